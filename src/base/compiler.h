@@ -1,0 +1,30 @@
+/* Compiler features used by the project, each under one name of ours. GNU extensions live here and nowhere else. */
+#ifndef KN_BASE_COMPILER_H
+#define KN_BASE_COMPILER_H
+
+#define KN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define KN_MUST_USE          __attribute__((warn_unused_result))
+#define KN_CLEANUP(fn)       __attribute__((cleanup(fn)))
+#define KN_ALIGNED(n)        __attribute__((aligned(n)))
+#define KN_NORETURN          __attribute__((noreturn))
+
+/* Overflow-checked arithmetic: true when the result does not fit, as the builtins say it. */
+#define KN_MUL_OVERFLOWS(a, b, ret) __builtin_mul_overflow(a, b, ret)
+#define KN_ADD_OVERFLOWS(a, b, ret) __builtin_add_overflow(a, b, ret)
+
+#define KN_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define KN_MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define KN_MAX(a, b)    ((a) > (b) ? (a) : (b))
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KN_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KN_ASAN 1
+#endif
+#endif
+#ifndef KN_ASAN
+#define KN_ASAN 0
+#endif
+
+#endif

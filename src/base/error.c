@@ -1,0 +1,36 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool kn_fail(kn_error *err, kn_code code, const char *fmt, ...) {
+    if (!err || err->code != KN_OK)
+        return false;
+    va_list ap;
+    va_start(ap, fmt);
+    err->code = code;
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool kn_fail_within(kn_error *err, const char *fmt, ...) {
+    if (!err || err->code == KN_OK)
+        return false;
+    char front[sizeof err->text - 2];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(front, sizeof front, fmt, ap);
+    va_end(ap);
+    size_t used = strlen(front), keep = KN_MIN(strlen(err->text), sizeof err->text - 3 - used);
+    memmove(err->text + used + 2, err->text, keep);
+    memcpy(err->text, front, used);
+    memcpy(err->text + used, ": ", 2);
+    err->text[used + 2 + keep] = 0;
+    return false;
+}
+
+bool kn_fail_nomem(kn_error *err, unsigned long long bytes) {
+    return kn_fail(err, KN_E_NOMEM, "out of memory: %llu bytes could not be had", bytes);
+}

@@ -1,0 +1,40 @@
+/* Files: mapped for reading, read whole below a limit, replaced so that nobody ever sees half a file. */
+#ifndef KN_BASE_FILE_H
+#define KN_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* A file mapped read-only. Pages come from the page cache when they are touched, so a large file costs no memory of its
+ * own. A file that is cut short while mapped kills the process with SIGBUS; engines therefore run in a process of their
+ * own in the server. */
+typedef struct kn_map {
+    const uint8_t *data; /* NULL for an empty file */
+    size_t len;
+} kn_map;
+
+/* Errors name neither path nor component, so that the caller decides what may be shown. */
+bool kn_map_open(const char *path, kn_map *ret, kn_error *err);
+void kn_map_close(kn_map *m);
+
+/* Reads a whole regular file of at most `limit` bytes; adds to `into`. */
+bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err);
+
+/* A file under construction beside its final place: written, synced and renamed by kn_output_commit, or removed without
+ * a trace by kn_output_drop. Both may be called on a dropped or committed output again; they then do nothing. */
+typedef struct kn_output {
+    int dir_fd, fd;
+    char *name;    /* final name inside the folder */
+    char temp[64]; /* name while it is made */
+} kn_output;
+
+/* clobber: whether commit may replace a file of that name; if not, an existing one is an error at open and at commit.
+ */
+bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *err);
+bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err);
+bool kn_output_commit(kn_output *o, bool clobber, kn_error *err);
+void kn_output_drop(kn_output *o);
+
+#endif

@@ -1,0 +1,138 @@
+#include "base/text.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool kn_utf8_next(const char **at, const char *end, uint32_t *ret) {
+    const unsigned char *p = (const unsigned char *)*at;
+    size_t left = (size_t)(end - *at);
+    if (!left)
+        return false;
+    if (p[0] < 0x80) {
+        *ret = p[0];
+        *at += 1;
+        return true;
+    }
+    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || n > left)
+        return false;
+    uint32_t c = p[0] & (0x7Fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80)
+            return false;
+        c = c << 6 | (p[i] & 0x3Fu);
+    }
+    static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
+    if (c < least[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
+        return false;
+    *ret = c;
+    *at += n;
+    return true;
+}
+
+size_t kn_utf8_put(uint32_t c, char out[4]) {
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    static const unsigned char lead[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
+    out[0] = (char)(lead[n] | c);
+    return n;
+}
+
+size_t kn_utf8_check(const char *text, size_t len) {
+    const char *at = text, *end = text + len;
+    uint32_t c = 0;
+    while (at < end && kn_utf8_next(&at, end, &c)) {
+    }
+    return (size_t)(at - text);
+}
+
+size_t kn_utf8_cut(const char *text, size_t len, size_t max) {
+    if (len <= max)
+        return len;
+    while (max > 0 && ((unsigned char)text[max] & 0xC0) == 0x80)
+        max--;
+    return max;
+}
+
+kn_quoted kn_quote(const char *text, size_t len) {
+    kn_quoted q = { "" };
+    size_t keep = kn_utf8_cut(text, len, 48), n = 0;
+    for (const char *at = text, *end = text + keep; at < end;) {
+        const char *from = at;
+        uint32_t c = 0;
+        bool plain = kn_utf8_next(&at, end, &c) && c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) && c != 0x2028 &&
+                     c != 0x2029 && !(c >= 0x202A && c <= 0x202E) && !(c >= 0x2066 && c <= 0x2069);
+        if (plain) {
+            memcpy(q.text + n, from, (size_t)(at - from));
+            n += (size_t)(at - from);
+            continue;
+        }
+        if (at == from)
+            at++;
+        for (const char *b = from; b < at; b++)
+            n += (size_t)snprintf(q.text + n, sizeof q.text - n, "\\x%02x", (unsigned)(unsigned char)*b);
+    }
+    snprintf(q.text + n, sizeof q.text - n, "%s", keep < len ? "…" : "");
+    return q;
+}
+
+kn_quoted kn_quote_z(const char *text) {
+    return kn_quote(text, strlen(text));
+}
+
+bool kn_parse_u64(const char *text, uint64_t *ret) {
+    uint64_t v = 0;
+    if (!*text)
+        return false;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9' || KN_MUL_OVERFLOWS(v, 10u, &v) || KN_ADD_OVERFLOWS(v, (uint64_t)(*p - '0'), &v))
+            return false;
+    }
+    *ret = v;
+    return true;
+}
+
+bool kn_parse_i64(const char *text, int64_t *ret) {
+    bool negative = *text == '-';
+    uint64_t v = 0;
+    if (!kn_parse_u64(text + negative, &v) || v > (uint64_t)INT64_MAX + negative)
+        return false;
+    *ret = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+bool kn_parse_double(const char *text, double *ret) {
+    /* Only what a person writes as a decimal number: strtod alone would also take hex, "inf" and leading space. */
+    if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
+        return false;
+    static locale_t c_locale;
+    locale_t l = __atomic_load_n(&c_locale, __ATOMIC_ACQUIRE);
+    if (!l) {
+        l = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+        locale_t none = (locale_t)0;
+        if (l && !__atomic_compare_exchange_n(&c_locale, &none, l, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            freelocale(l);
+            l = none;
+        }
+    }
+    if (!l)
+        return false;
+    char *end = NULL;
+    errno = 0;
+    double v = strtod_l(text, &end, l);
+    if (*end || !isfinite(v))
+        return false;
+    *ret = v;
+    return true;
+}

@@ -1,0 +1,36 @@
+/* Text that somebody else made: UTF-8 checks, quoting for messages, whole-string number parsing without locale. */
+#ifndef KN_BASE_TEXT_H
+#define KN_BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* Decodes one character at *at (not beyond end) and moves *at behind it. False for bytes that are not UTF-8 (overlong
+ * forms, surrogates and values above U+10FFFF included); *at is then unchanged. */
+bool kn_utf8_next(const char **at, const char *end, uint32_t *ret);
+
+/* Writes one character (at most four bytes) and returns how many. */
+size_t kn_utf8_put(uint32_t c, char out[4]);
+
+/* Offset of the first byte that is not UTF-8, or len when all is well. */
+size_t kn_utf8_check(const char *text, size_t len);
+
+/* Length of the longest prefix of at most max bytes that ends between characters. */
+size_t kn_utf8_cut(const char *text, size_t len, size_t max);
+
+/* User text for an error message: at most 48 bytes of it, control characters and invalid bytes as \xNN, "…" where it
+ * was cut. Returns out. */
+typedef struct kn_quoted {
+    char text[220];
+} kn_quoted;
+kn_quoted kn_quote(const char *text, size_t len);
+kn_quoted kn_quote_z(const char *text);
+
+/* Whole string or failure; no leading space, no locale. Integers may be decimal only. */
+bool kn_parse_u64(const char *text, uint64_t *ret);
+bool kn_parse_i64(const char *text, int64_t *ret);
+bool kn_parse_double(const char *text, double *ret);
+
+#endif

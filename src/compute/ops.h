@@ -1,0 +1,116 @@
+/* The one interface between models and devices: operations on tensors, in the order the model writes them.
+ *
+ * A kn_run is one computation on one device: scratch memory, a sticky error, a flag to stop. After the first failure
+ * ops do nothing and return "none", so model code needs no checks; the caller looks at run->err at the end. Results
+ * live in the run's scratch memory until their scope closes or they are dropped. Tensors are float32; shapes are given
+ * behind each op. The CPU computes at once; other devices may record and submit.
+ *
+ * Precision: KN_EXACT computes in float32 and gives the same bits for any number of threads. KN_FAST may use narrower
+ * products where the hardware gains from them; docs/performance.md states the error. */
+#ifndef KN_COMPUTE_OPS_H
+#define KN_COMPUTE_OPS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+typedef enum kn_precision { KN_FAST, KN_EXACT } kn_precision;
+
+typedef struct kn_device kn_device;
+
+/* threads: 0 = as many as this process may use. */
+bool kn_device_open_cpu(unsigned threads, kn_device **ret, kn_error *err);
+void kn_device_close(kn_device *d);
+
+/* "cpu", and the instruction set in use, e.g. "avx512" ("reference", "avx2"); threads of its pool. */
+const char *kn_device_name(const kn_device *d);
+const char *kn_device_kernels(const kn_device *d);
+unsigned kn_device_threads(const kn_device *d);
+
+typedef struct kn_run {
+    kn_device *device;
+    kn_precision precision;
+    const atomic_bool *stop; /* may be NULL; ops end early with KN_E_CANCELLED once it is set */
+    kn_error err;
+    struct kn_scratch *scratch;
+} kn_run;
+
+/* One run at a time per device. limit_bytes bounds the scratch memory (0 = physical memory). */
+bool kn_run_open(kn_device *d, kn_precision p, const atomic_bool *stop, uint64_t limit_bytes, kn_run *ret,
+                 kn_error *err);
+void kn_run_close(kn_run *r);
+uint64_t kn_run_peak_bytes(const kn_run *r); /* most scratch memory in use at one time since the last call */
+
+/* Records a failure of the model's own; ops that fail use the same place. */
+void kn_run_fail(kn_run *r, kn_code code, const char *fmt, ...) KN_PRINTF(3, 4);
+
+/* Scratch memory. A scope ends with everything made inside it released except `keep` (which then belongs to the scope
+ * around). kn_drop releases one tensor early; views are not tensors of their own and must not be dropped. */
+typedef struct kn_scope {
+    int depth;
+} kn_scope;
+kn_scope kn_scope_open(kn_run *r);
+kn_tensor kn_scope_close(kn_run *r, kn_scope s, kn_tensor keep);
+void kn_drop(kn_run *r, kn_tensor t);
+
+/* Making, filling and reading tensors. kn_new leaves the content undefined. */
+kn_tensor kn_new(kn_run *r, int rank, const int64_t *dim);
+kn_tensor kn_upload(kn_run *r, int rank, const int64_t *dim, const float *values);
+void kn_download(kn_run *r, kn_tensor t, float *values);
+void kn_copy(kn_run *r, kn_tensor to, kn_tensor from); /* same number of elements */
+
+/* Views share the memory of what they look at. */
+kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count); /* of [rows, width] */
+kn_tensor kn_reshape(kn_run *r, kn_tensor t, int rank, const int64_t *dim);
+
+/* Fails with KN_E_NUMERIC, naming `what`, if t holds a NaN or an infinity. */
+void kn_check_finite(kn_run *r, kn_tensor t, const char *what);
+
+/* Matrices. */
+kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w); /* [n, in] -> [n, out], + bias */
+kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n); /* -> [n, width] */
+
+/* Elementwise, in place unless a result is returned. */
+void kn_silu(kn_run *r, kn_tensor x);
+void kn_gelu_tanh(kn_run *r, kn_tensor x);
+void kn_tanh(kn_run *r, kn_tensor x);
+void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                       /* x += y, same shape */
+void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y); /* x[n,d] += gate[d] * y[n,d] */
+kn_tensor kn_swiglu(kn_run *r, kn_tensor gate_up);                 /* [n, 2m] = gate | up -> silu(gate) * up [n, m] */
+kn_tensor kn_swiglu_pair(kn_run *r, kn_tensor gate, kn_tensor up); /* [n, m], [n, m] -> silu(gate) * up */
+
+/* Norms over the last dimension. */
+kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /* x / sqrt(mean(x^2) + eps) * w */
+/* LayerNorm without affine part, then * (1 + scale) + shift; scale, shift [d], each may be none. */
+kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift, float eps);
+/* x / max(|x|_2, 1e-12) * sqrt(d) * w, then silu if asked: the norm of the Wan-style VAEs. */
+kn_tensor kn_unit_norm(kn_run *r, kn_tensor x, const kn_weight *w, bool silu);
+
+/* Attention. */
+typedef enum kn_rope_pairs { KN_ROPE_INTERLEAVED, KN_ROPE_HALVES } kn_rope_pairs; /* (2j, 2j+1) or (j, j + d/2) */
+/* Per head: RMS norm with weight w [head] (NULL: none), then rotation by the angles' cos and sin [n, head / 2].
+ * x [n, heads * head], changed in place. */
+void kn_qk_norm_rope(kn_run *r, kn_tensor x, const kn_weight *w, float eps, kn_tensor cos, kn_tensor sin,
+                     kn_rope_pairs pairs);
+typedef struct kn_kv {
+    kn_tensor k, v; /* [n, kv_heads * head]; none = no rows */
+} kn_kv;
+/* Softmax attention with scale 1/sqrt(head) over the rows of `before` (all visible) followed by those of `own`.
+ * causal: query i sees own rows 0..i; otherwise all. heads is a multiple of kv_heads. q [n, heads * head] -> same. */
+kn_tensor kn_attention(kn_run *r, kn_tensor q, kn_kv before, kn_kv own, int heads, int kv_heads, bool causal);
+
+/* Pictures [h, w, c]. Convolution weights are [out, kh, kw, in] with bias. pad: zeros added on each side. */
+typedef struct kn_pad {
+    int top, left, bottom, right;
+} kn_pad;
+kn_tensor kn_conv2d(kn_run *r, kn_tensor x, const kn_weight *w, int stride, kn_pad pad);
+kn_tensor kn_upsample2x(kn_run *r, kn_tensor x); /* nearest */
+
+/* Parameter-free shortcuts of the Qwen-Image 2.1 VAE (as in Wan 2.2), for one frame; `frames` is 2 in stages that also
+ * halve or double time, else 1. */
+kn_tensor kn_avg_shortcut(kn_run *r, kn_tensor x, int64_t out_channels, int frames); /* [2h, 2w, c] -> [h, w, out] */
+kn_tensor kn_dup_shortcut(kn_run *r, kn_tensor x, int64_t out_channels, int frames); /* [h, w, c] -> [2h, 2w, out] */
+
+#endif

@@ -1,0 +1,71 @@
+/* Model files: what is in them, checked to the last byte before anything believes it.
+ *
+ * A kn_weights is one opened component: one safetensors file (mapped; no tensor data is read when opening), with names,
+ * shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs out of it
+ * and accounts for every key: in the end nothing may be missing, and nothing unknown may be left. */
+#ifndef KN_WEIGHTS_WEIGHTS_H
+#define KN_WEIGHTS_WEIGHTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tensor/tensor.h"
+
+enum { KN_FILE_MAX_RANK = 8 };
+
+typedef struct kn_entry {
+    const char *name;
+    kn_dtype dtype;
+    int rank; /* 0: a scalar */
+    uint64_t dim[KN_FILE_MAX_RANK];
+    const uint8_t *data; /* in the mapping; no alignment promised */
+    uint64_t bytes, elements;
+} kn_entry;
+
+typedef struct kn_weights kn_weights;
+
+/* Opens and validates. The error says what the file is when it is not a model (LFS pointer, web page, pickle, …) but
+ * does not contain the path. */
+bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
+/* The same over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
+bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
+void kn_weights_close(kn_weights *w);
+
+size_t kn_weights_count(const kn_weights *w);
+const kn_entry *kn_weights_at(const kn_weights *w, size_t i);           /* sorted by name */
+const kn_entry *kn_weights_find(const kn_weights *w, const char *name); /* NULL: not there */
+const char *kn_weights_metadata(const kn_weights *w, const char *key);  /* NULL: not there */
+uint64_t kn_weights_bytes(const kn_weights *w);                         /* of all tensor data */
+
+/* Takes weights by name from an opened file. Like a kn_run it has a sticky error of its own kind: names that are
+ * missing or have the wrong shape are collected, and kn_binder_finish reports them all (the first ten, then a count),
+ * so that loading code needs no checks. After a failure the taken weights must not be used. */
+typedef struct kn_binder kn_binder;
+
+/* prefix is put in front of every name that is asked for; keys outside it are left over unless ignored below. */
+bool kn_binder_new(const kn_weights *w, const char *prefix, kn_binder **ret, kn_error *err);
+void kn_binder_free(kn_binder *b); /* frees also converted copies: call when the component is unloaded */
+
+bool kn_has(const kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3); /* prefix + name exists */
+
+/* In dims, -1 takes what the file has. Names are without ".weight"/".bias".
+ * kn_take_matrix: "<name>.weight" [out, in] in its stored format, with its scale(s) and quantisation record, and
+ * "<name>.bias" if the file has one. kn_take_rows: the same for an embedding table. */
+kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) KN_PRINTF(4, 5);
+/* A vector by its full name, e.g. "norm.weight", converted to float32; `plus` is added to each element. Singleton
+ * dimensions are dropped. */
+kn_weight kn_take_vector(kn_binder *b, int64_t n, float plus, const char *fmt, ...) KN_PRINTF(4, 5);
+/* A convolution "<name>.weight" [out, in, kh, kw], or [out, in, 1, kh, kw], and its bias, turned to [out, kh, kw, in]
+ * in a copy of the same storage type. A temporal extent of more than one keeps only the last tap. */
+kn_weight kn_take_conv(kn_binder *b, int64_t out, int64_t in, int64_t kh, int64_t kw, const char *fmt, ...)
+    KN_PRINTF(6, 7);
+/* Rows `from` … `from + count - 1` of a matrix as a matrix of their own (no copy). */
+kn_weight kn_weight_rows(const kn_weight *w, int64_t from, int64_t count);
+
+/* Known keys that the network does not use: every name that starts with prefix + fmt counts as consumed. */
+void kn_ignore(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
+
+/* All taken, nothing missing, nothing left? Errors name the keys. */
+bool kn_binder_finish(kn_binder *b, kn_error *err);
+
+#endif
