@@ -29,13 +29,18 @@ const char *kn_device_name(const kn_device *d);
 const char *kn_device_kernels(const kn_device *d);
 unsigned kn_device_threads(const kn_device *d);
 
-typedef struct kn_run {
+typedef struct kn_run kn_run;
+typedef void kn_watch_fn(void *ctx, kn_run *r, const char *name, kn_tensor t);
+
+struct kn_run {
     kn_device *device;
     kn_precision precision;
     const atomic_bool *stop; /* may be NULL; ops end early with KN_E_CANCELLED once it is set */
     kn_error err;
     struct kn_scratch *scratch;
-} kn_run;
+    kn_watch_fn *watch; /* NULL, or shown every tensor that model code calls by name; set by the caller after opening */
+    void *watch_ctx;
+};
 
 /* One run at a time per device. limit_bytes bounds the scratch memory (0 = physical memory). */
 bool kn_run_open(kn_device *d, kn_precision p, const atomic_bool *stop, uint64_t limit_bytes, kn_run *ret,
@@ -65,21 +70,24 @@ void kn_copy(kn_run *r, kn_tensor to, kn_tensor from); /* same number of element
 kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count); /* of [rows, width] */
 kn_tensor kn_reshape(kn_run *r, kn_tensor t, int rank, const int64_t *dim);
 
+/* Shows an intermediate result to whoever watches the run (tests, --dump). */
+void kn_watch(kn_run *r, kn_tensor t, const char *name, ...) KN_PRINTF(3, 4);
+
 /* Fails with KN_E_NUMERIC, naming `what`, if t holds a NaN or an infinity. */
 void kn_check_finite(kn_run *r, kn_tensor t, const char *what);
 
 /* Matrices. */
-kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w); /* [n, in] -> [n, out], + bias */
+kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w); /* [..., in] -> [..., out], + bias */
 kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n); /* -> [n, width] */
 
 /* Elementwise, in place unless a result is returned. */
 void kn_silu(kn_run *r, kn_tensor x);
 void kn_gelu_tanh(kn_run *r, kn_tensor x);
 void kn_tanh(kn_run *r, kn_tensor x);
-void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                       /* x += y, same shape */
-void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y); /* x[n,d] += gate[d] * y[n,d] */
-kn_tensor kn_swiglu(kn_run *r, kn_tensor gate_up);                 /* [n, 2m] = gate | up -> silu(gate) * up [n, m] */
-kn_tensor kn_swiglu_pair(kn_run *r, kn_tensor gate, kn_tensor up); /* [n, m], [n, m] -> silu(gate) * up */
+void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                               /* x += y, same shape */
+void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y);         /* x[n,d] += gate[d] * y[n,d] */
+void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift); /* x[n,d] = x * scale[d] + shift[d] */
+kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up);                   /* [n, m], [n, m] -> silu(gate) * up */
 
 /* Norms over the last dimension. */
 kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /* x / sqrt(mean(x^2) + eps) * w */

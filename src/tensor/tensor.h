@@ -19,6 +19,8 @@ typedef struct kn_tensor {
     int64_t dim[KN_MAX_RANK];
 } kn_tensor;
 
+#define KN_NONE ((kn_tensor){ 0 })
+
 static inline int64_t kn_last_dim(kn_tensor t) {
     return t.rank > 0 ? t.dim[t.rank - 1] : 0;
 }

@@ -65,6 +65,9 @@ kn_weight kn_weight_rows(const kn_weight *w, int64_t from, int64_t count);
 /* Known keys that the network does not use: every name that starts with prefix + fmt counts as consumed. */
 void kn_ignore(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
 
+/* Records that the shapes contradict each other; shown by kn_binder_finish. */
+void kn_binder_fail(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
+
 /* All taken, nothing missing, nothing left? Errors name the keys. */
 bool kn_binder_finish(kn_binder *b, kn_error *err);
 

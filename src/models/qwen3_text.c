@@ -1,0 +1,78 @@
+#include "models/qwen3_text.h"
+
+#include <stdlib.h>
+
+#include "models/rope.h"
+
+static const float eps = 1e-6f;
+
+void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
+    *m = (kn_qwen3_text){ .rope_base = rope_base };
+    m->embedding = kn_take_matrix(b, -1, -1, "embed_tokens");
+    m->vocabulary = m->embedding.dim[0];
+    m->width = m->embedding.dim[1];
+    while (m->layers < KN_QWEN3_MAX_LAYERS && kn_has(b, "layers.%d.input_layernorm.weight", m->layers))
+        m->layers++;
+    if (m->layers == 0) /* let the binder say what it misses */
+        m->layers = 1;
+    for (int i = 0; i < m->layers; i++) {
+        kn_qwen3_layer *l = &m->layer[i];
+        l->norm1 = kn_take_vector(b, m->width, 0, "layers.%d.input_layernorm.weight", i);
+        l->q_norm = kn_take_vector(b, i ? m->head : -1, 0, "layers.%d.self_attn.q_norm.weight", i);
+        if (i == 0)
+            m->head = l->q_norm.dim[0];
+        l->k_norm = kn_take_vector(b, m->head, 0, "layers.%d.self_attn.k_norm.weight", i);
+        l->q = kn_take_matrix(b, i ? m->heads * m->head : -1, m->width, "layers.%d.self_attn.q_proj", i);
+        l->k = kn_take_matrix(b, i ? m->kv_heads * m->head : -1, m->width, "layers.%d.self_attn.k_proj", i);
+        if (i == 0 && m->head > 0) {
+            m->heads = (int)(l->q.dim[0] / m->head);
+            m->kv_heads = (int)(l->k.dim[0] / m->head);
+        }
+        l->v = kn_take_matrix(b, m->kv_heads * m->head, m->width, "layers.%d.self_attn.v_proj", i);
+        l->o = kn_take_matrix(b, m->width, m->heads * m->head, "layers.%d.self_attn.o_proj", i);
+        l->norm2 = kn_take_vector(b, m->width, 0, "layers.%d.post_attention_layernorm.weight", i);
+        int64_t mlp = i ? m->layer[0].gate.dim[0] : -1;
+        l->gate = kn_take_matrix(b, mlp, m->width, "layers.%d.mlp.gate_proj", i);
+        l->up = kn_take_matrix(b, l->gate.dim[0], m->width, "layers.%d.mlp.up_proj", i);
+        l->down = kn_take_matrix(b, m->width, l->gate.dim[0], "layers.%d.mlp.down_proj", i);
+    }
+    kn_ignore(b, "norm.weight");
+}
+
+/* x: [n, width], changed in place. Grouped-query attention; q and k are normed per head before the rotation. */
+static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn_tensor x, kn_rope rope) {
+    kn_scope s = kn_scope_open(r);
+    kn_tensor u = kn_rms_norm(r, x, &l->norm1, eps);
+    kn_tensor q = kn_linear(r, u, &l->q); /* [n, heads * head] */
+    kn_tensor k = kn_linear(r, u, &l->k); /* [n, kv_heads * head] */
+    kn_tensor v = kn_linear(r, u, &l->v);
+    kn_qk_norm_rope(r, q, &l->q_norm, eps, rope.cos, rope.sin, KN_ROPE_HALVES);
+    kn_qk_norm_rope(r, k, &l->k_norm, eps, rope.cos, rope.sin, KN_ROPE_HALVES);
+    kn_tensor a = kn_attention(r, q, (kn_kv){ 0 }, (kn_kv){ k, v }, m->heads, m->kv_heads, true);
+    kn_add(r, x, kn_linear(r, a, &l->o));
+    u = kn_rms_norm(r, x, &l->norm2, eps);
+    kn_tensor h = kn_swiglu(r, kn_linear(r, u, &l->gate), kn_linear(r, u, &l->up)); /* [n, mlp] */
+    kn_add(r, x, kn_linear(r, h, &l->down));
+    kn_scope_close(r, s, KN_NONE);
+}
+
+kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n) {
+    float *positions = malloc(sizeof(float) * (size_t)n);
+    if (!positions) {
+        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
+        return KN_NONE;
+    }
+    for (int64_t i = 0; i < n; i++)
+        positions[i] = (float)i;
+    kn_scope s = kn_scope_open(r);
+    kn_rope_axes axes = { .count = 1, .pairs = { (int)(m->head / 2) }, .base = m->rope_base };
+    kn_rope rope = kn_rope_new(r, &axes, positions, n);
+    free(positions);
+    kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
+    kn_watch(r, x, "hidden_states.0");
+    for (int i = 0; i < m->layers; i++) {
+        layer(r, m, &m->layer[i], x, rope);
+        kn_watch(r, x, "hidden_states.%d", i + 1);
+    }
+    return kn_scope_close(r, s, x);
+}
