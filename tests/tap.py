@@ -1,0 +1,36 @@
+"""Runs the unittest cases of a script and prints them as TAP, so that scripts/run-tests counts each of them.
+
+A test's first docstring line, or its name in words, is the promise that it keeps. Use: `import tap` … `tap.main()`.
+"""
+
+import sys
+import traceback
+import unittest
+
+
+class TapResult(unittest.TestResult):
+    def say(self, verdict, test, remark=""):
+        promise = test.shortDescription() or test.id().split(".")[-1].removeprefix("test_")
+        print(f"{verdict} {self.testsRun} - {promise}{remark}", flush=True)
+
+    def addSuccess(self, test):
+        self.say("ok", test)
+
+    def addSkip(self, test, reason):
+        self.say("ok", test, f" # SKIP {reason}")
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.say("not ok", test)
+        for line in "".join(traceback.format_exception(*err)).rstrip().split("\n"):
+            print(f"# {line}")
+
+    addError = addFailure
+
+
+def main():
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
+    print(f"1..{suite.countTestCases()}", flush=True)
+    result = TapResult()
+    suite.run(result)
+    sys.exit(0 if result.wasSuccessful() else 1)
