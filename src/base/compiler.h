@@ -7,6 +7,21 @@
 #define KN_CLEANUP(fn)       __attribute__((cleanup(fn)))
 #define KN_ALIGNED(n)        __attribute__((aligned(n)))
 #define KN_NORETURN          __attribute__((noreturn))
+#define KN_ALWAYS_INLINE     inline __attribute__((always_inline))
+
+/* In front of a loop with a small constant count, whose arrays are to become registers. */
+#if defined(__clang__)
+#define KN_UNROLL _Pragma("unroll")
+#else
+#define KN_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Inside a loop that waits for another thread. */
+#if defined(__x86_64__)
+#define KN_SPIN_PAUSE() __builtin_ia32_pause()
+#else
+#define KN_SPIN_PAUSE() ((void)0)
+#endif
 
 /* Overflow-checked arithmetic: true when the result does not fit, as the builtins say it. */
 #define KN_MUL_OVERFLOWS(a, b, ret) __builtin_mul_overflow(a, b, ret)

@@ -34,3 +34,14 @@ bool kn_fail_within(kn_error *err, const char *fmt, ...) {
 bool kn_fail_nomem(kn_error *err, unsigned long long bytes) {
     return kn_fail(err, KN_E_NOMEM, "out of memory: %llu bytes could not be had", bytes);
 }
+
+int kn_exit_code(kn_code code) {
+    switch (code) {
+    case KN_OK: return 0;
+    case KN_E_NOMEM:
+    case KN_E_IO:
+    case KN_E_NUMERIC: return 1;
+    case KN_E_CANCELLED: return 130;
+    default: return 2;
+    }
+}

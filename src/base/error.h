@@ -37,6 +37,10 @@ bool kn_fail(kn_error *err, kn_code code, const char *fmt, ...) KN_PRINTF(3, 4);
 /* Puts "context: " in front of an error that is there already. Always returns false. */
 bool kn_fail_within(kn_error *err, const char *fmt, ...) KN_PRINTF(2, 3);
 
+/* What a program ends with after such an error: 0 done, 1 failed, 2 the input or request cannot be used, 130 cancelled.
+ */
+int kn_exit_code(kn_code code);
+
 /* For a failed allocation of so many bytes. Always returns false. */
 bool kn_fail_nomem(kn_error *err, unsigned long long bytes);
 

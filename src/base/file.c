@@ -21,8 +21,9 @@ static void close_fd(int *fd) {
 static int open_regular(const char *path, size_t *size, kn_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
-        kn_fail(err, errno == ENOENT || errno == ENOTDIR ? KN_E_NOT_FOUND : KN_E_IO, "%s",
-                errno == ENOENT ? "no such file" : strerror(errno));
+        bool ours = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
+        kn_fail(err, ours ? KN_E_IO : KN_E_NOT_FOUND, errno == ENOENT ? "no such file" : "cannot be opened: %s",
+                strerror(errno));
         return -1;
     }
     struct stat st;

@@ -43,9 +43,9 @@ static void utf8_rejects_overlong_surrogates_and_beyond_unicode(void **state) {
         const char *text;
         size_t good;
     } rows[] = {
-        { "plain", 5 },          { "caf\xC3\xA9", 5 },        { "\xF0\x9F\x98\x80", 4 }, { "a\xC0\x80", 1 },
-        { "\xED\xA0\x80", 0 },   { "\xF4\x90\x80\x80", 0 },   { "\xE2\x82", 0 },         { "ok\xFF", 2 },
-        { "\xE0\x80\xAF", 0 },   { "\xF4\x8F\xBF\xBF", 4 },
+        { "plain", 5 },        { "caf\xC3\xA9", 5 },      { "\xF0\x9F\x98\x80", 4 }, { "a\xC0\x80", 1 },
+        { "\xED\xA0\x80", 0 }, { "\xF4\x90\x80\x80", 0 }, { "\xE2\x82", 0 },         { "ok\xFF", 2 },
+        { "\xE0\x80\xAF", 0 }, { "\xF4\x8F\xBF\xBF", 4 },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++)
         assert_int_equal(kn_utf8_check(rows[i].text, strlen(rows[i].text)), rows[i].good);
@@ -89,8 +89,8 @@ static void numbers_are_whole_strings_in_range(void **state) {
     assert_false(kn_parse_double("1,5", &d) || kn_parse_double(" 1", &d) || kn_parse_double("1e", &d));
 }
 
-static void scratch_folder(char *path) {
-    strcpy(path, "/tmp/kuno-test-XXXXXX");
+static void scratch_folder(char path[32]) {
+    snprintf(path, 32, "/tmp/kuno-test-XXXXXX");
     assert_non_null(mkdtemp(path));
 }
 

@@ -1,0 +1,72 @@
+/* JSON as a stream, for big files of a known form where a tree would cost many times the file. Small documents are read
+ * with jansson.
+ *
+ *     kn_json_reader j;
+ *     kn_json_begin(&j, file, file, err);
+ *     kn_json_object(&j);
+ *     while (kn_json_key(&j, &key))
+ *         if (kn_json_is(key, "id"))
+ *             kn_json_u64(&j, &id);
+ *         else
+ *             kn_json_skip(&j, NULL);
+ *     bool good = kn_json_finish(&j);
+ *     kn_json_close(&j);
+ *
+ * Strict (RFC 8259, valid UTF-8, at most KN_JSON_MAX_DEPTH levels), without recursion, and in memory only as large as
+ * the longest string that has escapes. The first error is kept: whatever is called after it does nothing and returns
+ * false, so that one check at the end is enough. */
+#ifndef KN_BASE_JSON_READER_H
+#define KN_BASE_JSON_READER_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { KN_JSON_MAX_DEPTH = 64 };
+
+/* Bytes that somebody else owns, not terminated. */
+typedef struct kn_json_text {
+    const char *data;
+    size_t len;
+} kn_json_text;
+
+typedef struct kn_json_reader {
+    const char *start, *at, *end;
+    uint64_t objects; /* bit n: level n is an object, not an array */
+    unsigned depth;
+    bool fresh; /* nothing has been read yet in the innermost level */
+    bool failed;
+    kn_buf decoded;
+    kn_error *err;
+} kn_json_reader;
+
+/* Reads `part`, which lies within `document`; errors give the place in the document. Both are the same for a whole
+ * file. */
+void kn_json_begin(kn_json_reader *j, kn_json_text document, kn_json_text part, kn_error *err);
+void kn_json_close(kn_json_reader *j);
+
+/* The first byte of the next value, which tells its kind: { [ " t f n - or a digit. 0 at the end. */
+char kn_json_peek(kn_json_reader *j);
+
+/* Enters an object; kn_json_key then gives one key after the other and false behind the last one. After each key its
+ * value must be read or skipped. The key is valid until the next string is read. */
+bool kn_json_object(kn_json_reader *j);
+bool kn_json_key(kn_json_reader *j, kn_json_text *ret);
+
+/* Enters an array; kn_json_item is true while there is another value, which must then be read or skipped. */
+bool kn_json_array(kn_json_reader *j);
+bool kn_json_item(kn_json_reader *j);
+
+/* The string without its escapes: in the document where there are none, else in the reader until the next string. */
+bool kn_json_string(kn_json_reader *j, kn_json_text *ret);
+bool kn_json_u64(kn_json_reader *j, uint64_t *ret);
+
+/* Steps over any value after checking it. ret (may be NULL): where it stands in the document. */
+bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
+
+/* True when the value was read without error and only white space follows. */
+bool kn_json_finish(kn_json_reader *j);
+
+bool kn_json_is(kn_json_text text, const char *word);
+
+#endif

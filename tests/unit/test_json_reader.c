@@ -1,0 +1,231 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json_reader.h"
+
+static void begin(kn_json_reader *j, const char *text, kn_error *err) {
+    kn_json_text all = { text, strlen(text) };
+    *err = (kn_error){ 0 };
+    kn_json_begin(j, all, all, err);
+}
+
+/* Reads the whole text by stepping over it. */
+static bool is_json(const char *text, kn_error *err) {
+    kn_json_reader j;
+    begin(&j, text, err);
+    kn_json_skip(&j, NULL);
+    bool good = kn_json_finish(&j);
+    kn_json_close(&j);
+    return good;
+}
+
+static void gives_the_values_one_after_the_other(void **state) {
+    (void)state;
+    kn_json_reader j;
+    kn_error err;
+    begin(&j,
+          " { \"a\" : [ 1 , \"x\" , [] ] , \"skip\" : { \"b\" : [ null , -1.5e+3 ] } , \"n\" : 18446744073709551615 } ",
+          &err);
+    kn_json_text text;
+    uint64_t n = 0;
+    assert_true(kn_json_object(&j));
+    assert_true(kn_json_key(&j, &text) && kn_json_is(text, "a"));
+    assert_true(kn_json_array(&j));
+    assert_true(kn_json_item(&j) && kn_json_u64(&j, &n) && n == 1);
+    assert_true(kn_json_item(&j) && kn_json_peek(&j) == '"' && kn_json_string(&j, &text) && kn_json_is(text, "x"));
+    assert_true(kn_json_item(&j) && kn_json_array(&j));
+    assert_false(kn_json_item(&j));
+    assert_false(kn_json_item(&j));
+    assert_true(kn_json_key(&j, &text) && kn_json_is(text, "skip"));
+    assert_true(kn_json_skip(&j, &text));
+    assert_true(kn_json_is(text, "{ \"b\" : [ null , -1.5e+3 ] }"));
+    assert_true(kn_json_key(&j, &text) && kn_json_is(text, "n") && kn_json_u64(&j, &n));
+    assert_true(n == UINT64_MAX);
+    assert_false(kn_json_key(&j, &text));
+    assert_true(kn_json_finish(&j));
+    assert_int_equal(err.code, KN_OK);
+    kn_json_close(&j);
+}
+
+static void resolves_escapes(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text;
+    } rows[] = {
+        { "\"plain\"", "plain" },
+        { "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t" },
+        { "\"\\u0120x\\u00e9\\u20AC\"", "\u0120x\u00E9\u20AC" },
+        { "\"a\\ud83d\\ude00b\"", "a\U0001F600b" },
+        { "\"\u00E9\\n\U0001F600\"", "\u00E9\n\U0001F600" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_json_reader j;
+        kn_error err;
+        begin(&j, rows[i].json, &err);
+        kn_json_text text = { 0 };
+        assert_true(kn_json_string(&j, &text));
+        assert_true(kn_json_is(text, rows[i].text));
+        assert_true(kn_json_finish(&j));
+        kn_json_close(&j);
+    }
+}
+
+static void accepts_what_is_json(void **state) {
+    (void)state;
+    static const char *const rows[] = {
+        "0",
+        "-0",
+        "1.5",
+        "1e9",
+        "-2.25E-07",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "[]",
+        "{}",
+        "[[],{},[{}]]",
+        "\t[1\r\n,2 ]",
+        "{\"a\":{\"b\":{\"c\":[]}},\"d\":1}",
+        "[1,\"a\",null,{\"x\":[]},[]]",
+    };
+    kn_error err;
+    for (size_t i = 0; i < KN_COUNT(rows); i++)
+        if (!is_json(rows[i], &err))
+            fail_msg("%s: %s", rows[i], err.text);
+}
+
+static void refuses_what_is_not_json(void **state) {
+    (void)state;
+    static const char *const rows[] = {
+        "",
+        " ",
+        "[",
+        "]",
+        "{",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{1:2}",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,}",
+        "{,}",
+        "{\"a\" 1}",
+        "[}",
+        "{]",
+        "[1}",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "1e+",
+        "+1",
+        "0x1",
+        "1 2",
+        "nul",
+        "True",
+        "NaN",
+        "'a'",
+        "\"a",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\",
+        "\"\\u",
+        "\"a\nb\"",
+        "\"\x01\"",
+        "\"\xFF\"",
+        "\"\xC3\"",
+        "\"\xED\xA0\x80\"",
+        "\"\\ud800\"",
+        "\"\\ude00\"",
+        "\"\\ud800\\u0041\"",
+        "\"\\ud800x\"",
+        "\"\\ud83d\\ud83d\"",
+        "[1]x",
+        "/**/1",
+        "\xEF\xBB\xBF[]",
+        "{\"a\":1 \"b\":2}",
+        "[\"a\":1]",
+    };
+    kn_error err;
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        assert_false(is_json(rows[i], &err));
+        assert_true(err.code == KN_E_FORMAT || err.code == KN_E_TRUNCATED);
+    }
+}
+
+static void says_where_and_what(void **state) {
+    (void)state;
+    kn_error err;
+    assert_false(is_json("{\n  \"a\": 1,\n  b\n}", &err));
+    assert_string_equal(err.text, "line 3, column 3: a string is expected");
+    assert_false(is_json("[1,\n2", &err));
+    assert_int_equal(err.code, KN_E_TRUNCATED);
+    assert_string_equal(err.text,
+                        "line 2, column 2: the file ends where a comma or the end of the array or object is expected");
+}
+
+static void numbers_must_be_whole_and_fit(void **state) {
+    (void)state;
+    static const char *const rows[] = { "-1", "1.0", "1e3", "18446744073709551616", "\"1\"", "null", "" };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_json_reader j;
+        kn_error err;
+        begin(&j, rows[i], &err);
+        uint64_t n = 7;
+        assert_false(kn_json_u64(&j, &n));
+        assert_int_equal(n, 7);
+        assert_int_not_equal(err.code, KN_OK);
+    }
+}
+
+static void nesting_has_a_limit_and_needs_no_stack(void **state) {
+    (void)state;
+    static char deep[1 << 20];
+    kn_error err;
+    memset(deep, '[', KN_JSON_MAX_DEPTH);
+    memset(deep + KN_JSON_MAX_DEPTH, ']', KN_JSON_MAX_DEPTH);
+    assert_true(is_json(deep, &err));
+    memset(deep, '[', sizeof deep - 1);
+    assert_false(is_json(deep, &err));
+    assert_string_equal(err.text, "line 1, column 65: less deeply nested data is expected");
+}
+
+static void the_first_error_stays(void **state) {
+    (void)state;
+    kn_json_reader j;
+    kn_error err;
+    begin(&j, "[x, {\"a\": 1}]", &err);
+    kn_json_text text;
+    uint64_t n = 0;
+    assert_true(kn_json_array(&j) && kn_json_item(&j));
+    assert_false(kn_json_u64(&j, &n));
+    assert_false(kn_json_item(&j) || kn_json_object(&j) || kn_json_array(&j) || kn_json_key(&j, &text) ||
+                 kn_json_string(&j, &text) || kn_json_skip(&j, &text) || kn_json_finish(&j));
+    assert_string_equal(err.text, "line 1, column 2: a whole number is expected");
+    kn_json_close(&j);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_the_values_one_after_the_other),
+        cmocka_unit_test(resolves_escapes),
+        cmocka_unit_test(accepts_what_is_json),
+        cmocka_unit_test(refuses_what_is_not_json),
+        cmocka_unit_test(says_where_and_what),
+        cmocka_unit_test(numbers_must_be_whole_and_fit),
+        cmocka_unit_test(nesting_has_a_limit_and_needs_no_stack),
+        cmocka_unit_test(the_first_error_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
