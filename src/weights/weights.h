@@ -2,7 +2,10 @@
  *
  * A kn_weights is one opened component: one safetensors file (mapped; no tensor data is read when opening), with names,
  * shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs out of it
- * and accounts for every key: in the end nothing may be missing, and nothing unknown may be left. */
+ * and accounts for every key: in the end nothing may be missing, and nothing unknown may be left.
+ *
+ * Scaled FP8 weights arrive with their scale whichever way the file marks them. FP8 codes in a file (or prefix) without
+ * any mark and without any scale are plain casts: their scale is 1. Other quantised formats are refused by name. */
 #ifndef KN_WEIGHTS_WEIGHTS_H
 #define KN_WEIGHTS_WEIGHTS_H
 
@@ -30,27 +33,41 @@ bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
 /* The same over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
 void kn_weights_close(kn_weights *w);
+/* Gives the mapped pages back to the system; they come again when they are read. */
+void kn_weights_forget_pages(const kn_weights *w);
 
 size_t kn_weights_count(const kn_weights *w);
 const kn_entry *kn_weights_at(const kn_weights *w, size_t i);           /* sorted by name */
 const kn_entry *kn_weights_find(const kn_weights *w, const char *name); /* NULL: not there */
+const kn_entry *kn_weights_find_below(const kn_weights *w, const char *prefix, const char *leaf); /* prefix + leaf */
 const char *kn_weights_metadata(const kn_weights *w, const char *key);  /* NULL: not there */
 uint64_t kn_weights_bytes(const kn_weights *w);                         /* of all tensor data */
+
+/* What stands in front of a leaf name in this file: "model.diffusion_model." for "txt_in.text_norm.weight", or "".
+ * False if no name, or more than one, is that leaf or ends in "." and the leaf, or if ret is too small. */
+bool kn_weights_prefix_of(const kn_weights *w, const char *leaf, char *ret, size_t size);
+
+/* Do all elements decode to finite numbers? Reads the tensor's data, so not for every matrix at each start. */
+bool kn_entry_is_finite(const kn_entry *e);
 
 /* Takes weights by name from an opened file. Like a kn_run it has a sticky error of its own kind: names that are
  * missing or have the wrong shape are collected, and kn_binder_finish reports them all (the first ten, then a count),
  * so that loading code needs no checks. After a failure the taken weights must not be used. */
 typedef struct kn_binder kn_binder;
 
-/* prefix is put in front of every name that is asked for; keys outside it are left over unless ignored below. */
-bool kn_binder_new(const kn_weights *w, const char *prefix, kn_binder **ret, kn_error *err);
+/* prefix is put in front of every name that is asked for; keys outside it are left over unless ignored below. Reads how
+ * the weights under the prefix are quantised and refuses what contradicts itself or is not supported. */
+/* check_only: convolutions are not converted, so that a file can be accounted for without reading its data; what is
+ * taken must then not be used. */
+bool kn_binder_new(const kn_weights *w, const char *prefix, bool check_only, kn_binder **ret, kn_error *err);
 void kn_binder_free(kn_binder *b); /* frees also converted copies: call when the component is unloaded */
 
 bool kn_has(const kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3); /* prefix + name exists */
 
-/* In dims, -1 takes what the file has. Names are without ".weight"/".bias".
+/* In dims, -1 takes what the file has; so does 0, which is what a weight that could not be taken shows. Names are
+ * without ".weight"/".bias".
  * kn_take_matrix: "<name>.weight" [out, in] in its stored format, with its scale(s) and quantisation record, and
- * "<name>.bias" if the file has one. kn_take_rows: the same for an embedding table. */
+ * "<name>.bias" if the file has one. Also for embedding tables and for 1x1 convolutions [out, in, 1, 1]. */
 kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) KN_PRINTF(4, 5);
 /* A vector by its full name, e.g. "norm.weight", converted to float32; `plus` is added to each element. Singleton
  * dimensions are dropped. */
@@ -64,6 +81,8 @@ kn_weight kn_weight_rows(const kn_weight *w, int64_t from, int64_t count);
 
 /* Known keys that the network does not use: every name that starts with prefix + fmt counts as consumed. */
 void kn_ignore(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
+/* The same without the binder's prefix: the other components of an all-in-one file. */
+void kn_ignore_outside(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
 
 /* Records that the shapes contradict each other; shown by kn_binder_finish. */
 void kn_binder_fail(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);

@@ -1,0 +1,53 @@
+/* Inside of this room: what an opened component holds, and the readers that fill it, one for each container format.
+ *
+ * A reader fills entries and metadata, sorts them and checks all that its format promises. */
+#ifndef KN_WEIGHTS_CONTAINER_H
+#define KN_WEIGHTS_CONTAINER_H
+
+#include "base/file.h"
+#include "base/text.h"
+#include "weights/weights.h"
+
+typedef struct kn_pair {
+    const char *key, *value;
+} kn_pair;
+
+struct kn_weights {
+    kn_map map;      /* empty when the bytes belong to the caller */
+    kn_entry *entry; /* [count] */
+    size_t count;
+    kn_pair *metadata; /* [metadata_count] */
+    size_t metadata_count;
+    char *text; /* all names, keys and values, each with its NUL */
+};
+
+/* Fills w, which is empty. What it has allocated when it fails, its caller frees. */
+bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err);
+
+/* Sorts entries by name and metadata by key; refuses what is there twice. */
+bool kn_weights_sort(kn_weights *w, kn_error *err);
+
+/* Says what the bytes are if they are one of the things that people take for a model file; silent if they are not.
+ * Always returns false. */
+bool kn_refuse_known_file(const uint8_t *data, size_t len, kn_error *err);
+
+/* The entry called stem + suffix; NULL: not there. */
+const kn_entry *kn_weights_find_joined(const kn_weights *w, const char *stem, size_t stem_len, const char *suffix);
+
+/* The entries whose names start with prefix lie together: [*ret_first, *ret_end). */
+void kn_weights_range(const kn_weights *w, const char *prefix, size_t *ret_first, size_t *ret_end);
+
+bool kn_starts_with(const char *text, const char *start);
+bool kn_ends_with(const char *text, size_t len, const char *end);
+
+/* A tensor's name for a message. A long one loses its beginning: which layer and which part is said at the end. */
+kn_quoted kn_quote_name(const char *name, size_t len);
+
+/* Dimensions for a message, without brackets: "192, 64"; those below 1 as "*". */
+typedef struct kn_shape_text {
+    char text[21 * KN_FILE_MAX_RANK + 1];
+} kn_shape_text;
+kn_shape_text kn_shape_of_entry(const kn_entry *e);
+kn_shape_text kn_shape_wanted(const int64_t *dim, int rank);
+
+#endif

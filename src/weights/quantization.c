@@ -1,0 +1,412 @@
+#include "weights/quantization.h"
+
+#include "weights/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LIST_MAX = 1024 * 1024, /* bytes of (a); 60 layers with all their matrices take about 100 kB */
+    RECORD_MAX = 64 * 1024, /* bytes of one (b) */
+    JSON_DEPTH = 8,         /* levels in a field that is not understood, which is only read to name its format */
+};
+
+static const char weight_suffix[] = ".weight", record_suffix[] = ".comfy_quant", marker_name[] = "scaled_fp8";
+
+const char *const kn_quant_companions[KN_QUANT_COMPANIONS] = {
+    ".weight_scale", ".scale_weight", ".input_scale", ".scale_input", record_suffix,
+};
+
+static const char twice[] = "the same field is there twice";
+
+/* The formats that are read. Others are refused by the name that the file gives them. */
+static const struct format {
+    const char *name;
+    kn_dtype dtype;
+} formats[] = { { "float8_e4m3fn", KN_F8_E4M3 }, { "float8_e5m2", KN_F8_E5M2 } };
+
+/* A reading in progress. In it a scale of 0 means that none was seen yet. */
+typedef struct survey {
+    const kn_weights *w;
+    const char *prefix;
+    size_t first, end; /* the entries under the prefix */
+    kn_quantization *q;
+    bool any_record, any_scale;
+    kn_buf text, name; /* scratch: decoded strings of JSON; a name put together */
+    kn_error *err;
+} survey;
+
+static bool is_fp8(kn_dtype t) {
+    return t == KN_F8_E4M3 || t == KN_F8_E5M2;
+}
+
+static bool is_marker(const char *name) {
+    size_t len = strlen(name), own = sizeof marker_name - 1;
+    return kn_ends_with(name, len, marker_name) && (len == own || name[len - own - 1] == '.');
+}
+
+static int by_weight(const void *a, const void *b) {
+    const kn_entry *x = ((const kn_quant_layer *)a)->weight, *y = ((const kn_quant_layer *)b)->weight;
+    return (x > y) - (x < y);
+}
+
+/* Entries are sorted by name, and so are their addresses. */
+static kn_quant_layer *layer_of(const kn_quantization *q, const kn_entry *weight) {
+    kn_quant_layer wanted = { .weight = weight };
+    return q->count ? bsearch(&wanted, q->layer, q->count, sizeof wanted, by_weight) : NULL;
+}
+
+static bool is_layer(const kn_entry *e) {
+    return is_fp8(e->dtype) && e->rank == 2 && kn_ends_with(e->name, strlen(e->name), weight_suffix);
+}
+
+static bool collect_layers(survey *s) {
+    kn_quantization *q = s->q;
+    size_t room = 0;
+    for (size_t i = s->first; i < s->end; i++)
+        room += is_layer(&s->w->entry[i]);
+    if (room == 0)
+        return true;
+    q->layer = calloc(room, sizeof *q->layer);
+    if (!q->layer)
+        return kn_fail_nomem(s->err, room * sizeof *q->layer);
+    for (size_t i = s->first; i < s->end; i++) {
+        if (is_layer(&s->w->entry[i]))
+            q->layer[q->count++].weight = &s->w->entry[i];
+    }
+    return true;
+}
+
+static bool add_marker(survey *s, const kn_entry *marker) {
+    kn_quantization *q = s->q;
+    kn_quoted name = kn_quote_name(marker->name, strlen(marker->name));
+    if (q->marker_count == KN_QUANT_MARKERS_MAX)
+        return kn_fail(s->err, KN_E_RANGE, "more than %d scaled_fp8 markers", KN_QUANT_MARKERS_MAX);
+    if (marker->dtype != KN_F32 && !is_fp8(marker->dtype))
+        return kn_fail(s->err, KN_E_UNSUPPORTED, "marker '%s' has the type %s, which names no FP8 format", name.text,
+                       kn_dtype_of(marker->dtype)->name);
+    kn_dtype format = marker->dtype == KN_F32 ? KN_F8_E4M3 : marker->dtype;
+    size_t scope = strlen(marker->name) - (sizeof marker_name - 1);
+    for (size_t i = 0; i < q->count; i++) {
+        kn_quant_layer *l = &q->layer[i];
+        if (strncmp(l->weight->name, marker->name, scope) != 0)
+            continue;
+        if (l->weight->dtype != format)
+            return kn_fail(s->err, KN_E_FORMAT, "tensor '%s' is stored as %s, but marker '%s' says %s",
+                           kn_quote_name(l->weight->name, strlen(l->weight->name)).text,
+                           kn_dtype_of(l->weight->dtype)->name, name.text, kn_dtype_of(format)->name);
+        l->marked = true;
+        l->full_precision = marker->elements == 2;
+    }
+    q->marker[q->marker_count++] = marker;
+    return true;
+}
+
+/* (c): markers above the prefix reach under it, those below reach a part. */
+static bool read_markers(survey *s) {
+    for (size_t len = 0; s->prefix[len]; len++) {
+        if (len > 0 && s->prefix[len - 1] != '.')
+            continue;
+        const kn_entry *above = kn_weights_find_joined(s->w, s->prefix, len, marker_name);
+        if (above && !add_marker(s, above))
+            return false;
+    }
+    for (size_t i = s->first; i < s->end; i++) {
+        if (is_marker(s->w->entry[i].name) && !add_marker(s, &s->w->entry[i]))
+            return false;
+    }
+    return true;
+}
+
+/* What the file says of one layer. */
+typedef struct record {
+    const char *format; /* NULL: nothing */
+    bool full_precision;
+    const char *unknown; /* a field that is not understood; NULL: none */
+} record;
+
+/* Begins to read JSON; its strings go to the survey's scratch memory, over those of the text before. */
+static bool begin_json(survey *s, const char *text, size_t len, const char *what, kn_scan *ret) {
+    kn_buf_clear(&s->text);
+    if (!kn_buf_reserve(&s->text, len))
+        return kn_fail_nomem(s->err, len);
+    *ret = (kn_scan){ .start = text, .at = text, .end = text + len, .text = s->text.data, .what = what, .err = s->err };
+    return true;
+}
+
+static bool parse_record(kn_scan *j, record *ret) {
+    bool has_precision = false;
+    record r = { 0 };
+    if (!kn_scan_take(j, '{'))
+        return kn_scan_broken(j, "an object is expected");
+    for (size_t n = 0;; n++) {
+        const char *name = NULL;
+        size_t len = 0;
+        bool more = false, ok = true;
+        if (!kn_scan_another(j, n, '}', &more))
+            return false;
+        if (!more)
+            break;
+        if (!kn_scan_key(j, &name, &len))
+            return false;
+        if (strcmp(name, "format") == 0) {
+            ok = r.format ? kn_scan_broken(j, twice) : kn_scan_string(j, &r.format, &len);
+        } else if (strcmp(name, "full_precision_matrix_mult") == 0) {
+            ok = has_precision ? kn_scan_broken(j, twice) : kn_scan_boolean(j, &r.full_precision);
+            has_precision = true;
+        } else {
+            r.unknown = name;
+            ok = kn_scan_skip(j, JSON_DEPTH);
+        }
+        if (!ok)
+            return false;
+    }
+    *ret = r;
+    return true;
+}
+
+/* Writes what a record says into its layer. weight is NULL if the file has none for it. */
+static bool apply_record(survey *s, const kn_entry *weight, const record *r, bool from_list) {
+    if (!r->format)
+        return kn_fail(s->err, KN_E_FORMAT, "has a quantization record without format");
+    const struct format *f = formats, *end = formats + KN_COUNT(formats);
+    while (f < end && strcmp(f->name, r->format) != 0)
+        f++;
+    if (f == end)
+        return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported quantization format '%s'", kn_quote_z(r->format).text);
+    if (r->unknown) /* it may change what the numbers mean */
+        return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported field '%s' in its quantization record",
+                       kn_quote_z(r->unknown).text);
+    if (!weight)
+        return kn_fail(s->err, KN_E_FORMAT, "is marked as %s but has no weight", f->name);
+    if (weight->dtype != f->dtype)
+        return kn_fail(s->err, KN_E_FORMAT, "is marked as %s but its weight is stored as %s", f->name,
+                       kn_dtype_of(weight->dtype)->name);
+    kn_quant_layer *l = layer_of(s->q, weight);
+    if (l) {
+        if (from_list && l->listed)
+            return kn_fail(s->err, KN_E_FORMAT, "is listed twice");
+        *(from_list ? &l->listed : &l->recorded) = s->any_record = true;
+        l->full_precision = r->full_precision;
+    }
+    return true;
+}
+
+/* (b) */
+static bool read_record(survey *s, const kn_entry *e, const kn_entry *weight) {
+    if (e->dtype != KN_U8 || e->rank != 1)
+        return kn_fail(s->err, KN_E_FORMAT, "comfy_quant is no list of bytes");
+    if (e->bytes > RECORD_MAX)
+        return kn_fail(s->err, KN_E_RANGE, "comfy_quant has %llu bytes, at most %d are allowed",
+                       (unsigned long long)e->bytes, RECORD_MAX);
+    kn_scan j;
+    record r;
+    return begin_json(s, (const char *)e->data, (size_t)e->bytes, record_suffix + 1, &j) && parse_record(&j, &r) &&
+           kn_scan_end(&j) && apply_record(s, weight, &r, false);
+}
+
+static bool read_records(survey *s) {
+    for (size_t i = s->first; i < s->end; i++) {
+        const kn_entry *e = &s->w->entry[i];
+        size_t len = strlen(e->name);
+        if (!kn_ends_with(e->name, len, record_suffix))
+            continue;
+        size_t stem = len - (sizeof record_suffix - 1);
+        if (!read_record(s, e, kn_weights_find_joined(s->w, e->name, stem, weight_suffix)))
+            return kn_fail_within(s->err, "layer %s", kn_quote_name(e->name, stem).text);
+    }
+    return true;
+}
+
+/* Length of the prefix that files put in front of a whole component's names. */
+static size_t component_prefix(const char *name) {
+    static const char *const known[] = { "model.diffusion_model.", "diffusion_model." };
+    static const char encoders[] = "text_encoders.", transformer[] = "transformer.";
+    for (size_t i = 0; i < KN_COUNT(known); i++) {
+        if (kn_starts_with(name, known[i]))
+            return strlen(known[i]);
+    }
+    const char *dot = kn_starts_with(name, encoders) ? strchr(name + sizeof encoders - 1, '.') : NULL;
+    return dot && kn_starts_with(dot + 1, transformer) ? (size_t)(dot + sizeof transformer - name) : 0;
+}
+
+/* The weight that (a) means by a layer's name: with or without the prefix that the file's own keys have. */
+static bool find_listed(survey *s, const char *layer, const kn_entry **ret) {
+    const size_t front[] = { 0, component_prefix(s->prefix), strlen(s->prefix) };
+    *ret = NULL;
+    for (int stripped = 0; stripped < 2 && !*ret; stripped++) {
+        const char *name = layer + (stripped ? component_prefix(layer) : 0);
+        for (size_t i = 0; i < KN_COUNT(front) && !*ret; i++) {
+            kn_buf_clear(&s->name);
+            if (!kn_buf_add(&s->name, s->prefix, front[i]) || !kn_buf_add_text(&s->name, name))
+                return kn_fail_nomem(s->err, strlen(layer) + front[i]);
+            *ret = kn_weights_find_joined(s->w, s->name.data, s->name.len, weight_suffix);
+        }
+    }
+    return true;
+}
+
+static bool read_listed_layers(survey *s, kn_scan *j) {
+    if (!kn_scan_take(j, '{'))
+        return kn_scan_broken(j, "an object is expected");
+    for (size_t n = 0;; n++) {
+        const char *name = NULL;
+        size_t len = 0;
+        bool more = false;
+        record r;
+        const kn_entry *weight = NULL;
+        if (!kn_scan_another(j, n, '}', &more))
+            return false;
+        if (!more)
+            return true;
+        if (!kn_scan_key(j, &name, &len))
+            return false;
+        if (!parse_record(j, &r) || !find_listed(s, name, &weight))
+            return kn_fail_within(s->err, "layer %s", kn_quote_name(name, len).text);
+        bool others = weight && !kn_starts_with(weight->name, s->prefix);
+        if (!others && !apply_record(s, weight, &r, true))
+            return kn_fail_within(s->err, "layer %s", kn_quote_name(name, len).text);
+    }
+}
+
+/* (a) */
+static bool read_list(survey *s) {
+    static const char key[] = "_quantization_metadata";
+    const char *text = kn_weights_metadata(s->w, key);
+    if (!text)
+        return true;
+    size_t text_len = strlen(text);
+    if (text_len > LIST_MAX)
+        return kn_fail(s->err, KN_E_RANGE, "%s has %zu bytes, at most %d are allowed", key, text_len, LIST_MAX);
+    kn_scan j;
+    if (!begin_json(s, text, text_len, key, &j))
+        return false;
+    if (!kn_scan_take(&j, '{'))
+        return kn_scan_broken(&j, "an object is expected");
+    bool has_layers = false;
+    for (size_t n = 0;; n++) {
+        const char *name = NULL, *version = NULL;
+        size_t len = 0;
+        bool more = false;
+        if (!kn_scan_another(&j, n, '}', &more))
+            return false;
+        if (!more)
+            break;
+        if (!kn_scan_key(&j, &name, &len))
+            return false;
+        if (strcmp(name, "layers") == 0) {
+            if (has_layers)
+                return kn_scan_broken(&j, twice);
+            if (!read_listed_layers(s, &j))
+                return false;
+            has_layers = true;
+        } else if (strcmp(name, "format_version") == 0) {
+            if (!kn_scan_string(&j, &version, &len))
+                return false;
+            if (!kn_starts_with(version, "1."))
+                return kn_fail(s->err, KN_E_UNSUPPORTED, "%s has the format_version '%s', 1.0 is supported", key,
+                               kn_quote(version, len).text);
+        } else {
+            return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported field '%s' in %s", kn_quote(name, len).text, key);
+        }
+    }
+    if (!has_layers)
+        return kn_fail(s->err, KN_E_FORMAT, "%s has no layers", key);
+    return kn_scan_end(&j);
+}
+
+/* One scale of a layer: a single positive number. */
+static bool read_scale(const kn_entry *e, const char *what, float *scale, kn_error *err) {
+    if (e->elements != 1)
+        return kn_fail(err, KN_E_FORMAT, "expected scalar %s scale, got shape (%s)", what, kn_shape_of_entry(e).text);
+    if (e->dtype != KN_F32)
+        return kn_fail(err, KN_E_UNSUPPORTED, "%s scale is stored as %s, F32 is needed", what,
+                       kn_dtype_of(e->dtype)->name);
+    if (*scale != 0)
+        return kn_fail(err, KN_E_FORMAT, "has two %s scales", what);
+    float v = 0;
+    kn_decode(KN_F32, e->data, 1, &v);
+    if (!(v > 0) || isinf(v))
+        return kn_fail(err, KN_E_RANGE, "invalid %s scale %g", what, (double)v);
+    *scale = v;
+    return true;
+}
+
+static bool read_companion(survey *s, const kn_entry *e, const char *suffix, const kn_entry *weight) {
+    const char *what = suffix + 1; /* without the dot */
+    if (!weight)
+        return kn_fail(s->err, KN_E_FORMAT, "has %s but no weight", what);
+    kn_quant_layer *l = layer_of(s->q, weight);
+    if (!l)
+        return kn_fail(s->err, KN_E_UNSUPPORTED,
+                       "has %s, but its weight [%s] is stored as %s; only FP8 matrices may be scaled", what,
+                       kn_shape_of_entry(weight).text, kn_dtype_of(weight->dtype)->name);
+    bool input = strstr(suffix, "input") != NULL;
+    s->any_scale |= !input;
+    return read_scale(e, input ? "input" : "weight", input ? &l->input_scale : &l->scale, s->err);
+}
+
+static bool read_scales(survey *s) {
+    for (size_t i = s->first; i < s->end; i++) {
+        const kn_entry *e = &s->w->entry[i];
+        size_t len = strlen(e->name);
+        if (kn_ends_with(e->name, len, ".weight_scale_2"))
+            return kn_fail(s->err, KN_E_UNSUPPORTED, "'%s' belongs to a block-scaled format, which is not supported",
+                           kn_quote_name(e->name, len).text);
+        for (size_t c = 0; c < KN_QUANT_SCALES; c++) {
+            const char *suffix = kn_quant_companions[c];
+            if (!kn_ends_with(e->name, len, suffix))
+                continue;
+            size_t stem = len - strlen(suffix);
+            if (!read_companion(s, e, suffix, kn_weights_find_joined(s->w, e->name, stem, weight_suffix)))
+                return kn_fail_within(s->err, "layer %s", kn_quote_name(e->name, stem).text);
+        }
+    }
+    return true;
+}
+
+/* Codes without a scale are a plain cast only where nothing under the prefix speaks of scales: in a marked file a
+ * missing scale is damage, and 1 in its place would give a picture of noise. */
+static bool judge(survey *s) {
+    kn_quantization *q = s->q;
+    bool plain = !s->any_record && !s->any_scale && q->marker_count == 0;
+    for (size_t i = 0; i < q->count; i++) {
+        kn_quant_layer *l = &q->layer[i];
+        kn_quoted name = kn_quote_name(l->weight->name, strlen(l->weight->name) - (sizeof weight_suffix - 1));
+        if (s->any_record && !l->listed && !l->recorded && !l->marked)
+            return kn_fail(s->err, KN_E_FORMAT, "layer %s is stored as %s, but the quantization metadata omits it",
+                           name.text, kn_dtype_of(l->weight->dtype)->name);
+        if (l->scale == 0 && !plain)
+            return kn_fail(s->err, KN_E_FORMAT, "layer %s is missing weight_scale", name.text);
+        l->scale = l->scale == 0 ? 1 : l->scale;
+        l->input_scale = l->input_scale == 0 ? 1 : l->input_scale;
+    }
+    return true;
+}
+
+bool kn_quantization_read(const kn_weights *w, const char *prefix, kn_quantization *ret, kn_error *err) {
+    kn_quantization q = { 0 };
+    survey s = { .w = w, .prefix = prefix, .q = &q, .err = err };
+    kn_weights_range(w, prefix, &s.first, &s.end);
+    kn_buf_init(&s.text, LIST_MAX);
+    kn_buf_init(&s.name, 2 * LIST_MAX);
+    bool ok =
+        collect_layers(&s) && read_markers(&s) && read_records(&s) && read_list(&s) && read_scales(&s) && judge(&s);
+    kn_buf_free(&s.text);
+    kn_buf_free(&s.name);
+    if (ok)
+        *ret = q;
+    else
+        kn_quantization_free(&q);
+    return ok;
+}
+
+void kn_quantization_free(kn_quantization *q) {
+    free(q->layer);
+    *q = (kn_quantization){ 0 };
+}
+
+const kn_quant_layer *kn_quantization_find(const kn_quantization *q, const kn_entry *weight) {
+    return layer_of(q, weight);
+}

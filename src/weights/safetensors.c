@@ -1,0 +1,263 @@
+/* The safetensors reader: eight bytes of header length, a JSON header, the data.
+ *
+ * The header has one fixed shape of three levels (names, fields, numbers) and is read as that and nothing else. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weights/container.h"
+#include "weights/json.h"
+
+enum {
+    LENGTH_BYTES = 8,
+    HEADER_MAX = 100 * 1000 * 1000, /* the format's own limit */
+    METADATA_MAX = 4096,
+    /* No entry can be written shorter, so no more of them than header bytes / this can be there. */
+    ENTRY_MIN = sizeof "\"\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,0]}" - 1,
+};
+
+typedef struct reader {
+    kn_scan json;
+    kn_weights *w;
+    size_t entry_room;
+    const uint8_t *data;
+    uint64_t data_bytes, needed_bytes; /* there are, the entries ask for */
+    bool has_metadata;
+} reader;
+
+/* Shape, storage type and place must say the same. */
+static bool place(reader *r, const uint64_t offset[2], kn_entry *e) {
+    kn_error *err = r->json.err;
+    const kn_dtype_info *type = kn_dtype_of(e->dtype);
+    uint64_t elements = 1, bytes = 0;
+    bool overflow = false;
+    for (int i = 0; i < e->rank; i++)
+        overflow |= KN_MUL_OVERFLOWS(elements, e->dim[i], &elements);
+    if (overflow || KN_MUL_OVERFLOWS(elements, (uint64_t)type->block_bytes, &bytes))
+        return kn_fail(err, KN_E_RANGE, "the size of its shape [%s] overflows", kn_shape_of_entry(e).text);
+    if (offset[0] > offset[1] || offset[1] > INT64_MAX)
+        return kn_fail(err, KN_E_RANGE, "its data_offsets [%llu, %llu] are not a range", (unsigned long long)offset[0],
+                       (unsigned long long)offset[1]);
+    if (bytes != offset[1] - offset[0])
+        return kn_fail(err, KN_E_FORMAT, "its shape [%s] of %s needs %llu bytes, its data_offsets hold %llu",
+                       kn_shape_of_entry(e).text, type->name, (unsigned long long)bytes,
+                       (unsigned long long)(offset[1] - offset[0]));
+    e->elements = elements;
+    e->bytes = bytes;
+    e->data = offset[1] <= r->data_bytes ? r->data + offset[0] : NULL; /* NULL: refused once all were seen */
+    r->needed_bytes = KN_MAX(r->needed_bytes, offset[1]);
+    return true;
+}
+
+static bool entry_field(kn_scan *j, size_t field, kn_entry *e, uint64_t offset[2]) {
+    const char *name = NULL;
+    size_t n = 0;
+    switch (field) {
+    case 0:
+        if (!kn_scan_string(j, &name, &n))
+            return false;
+        return kn_dtype_by_name(name, n, &e->dtype) ||
+               kn_fail(j->err, KN_E_UNSUPPORTED, "has the unknown storage type '%s'", kn_quote(name, n).text);
+    case 1:
+        if (!kn_scan_unsigned_list(j, e->dim, KN_FILE_MAX_RANK, "dimensions", &n))
+            return false;
+        e->rank = (int)n;
+        return true;
+    default:
+        return kn_scan_unsigned_list(j, offset, 2, "data_offsets", &n) &&
+               (n == 2 || kn_scan_broken(j, "two data_offsets are expected"));
+    }
+}
+
+static bool entry(reader *r, kn_entry *e) {
+    static const char *const fields[] = { "dtype", "shape", "data_offsets" };
+    kn_scan *j = &r->json;
+    uint64_t offset[2] = { 0 };
+    unsigned seen = 0;
+    if (!kn_scan_take(j, '{'))
+        return kn_scan_broken(j, "an object is expected");
+    for (size_t n = 0;; n++) {
+        char *text = j->text;
+        const char *name = NULL;
+        size_t len = 0, field = 0;
+        bool more = false;
+        if (!kn_scan_another(j, n, '}', &more))
+            return false;
+        if (!more)
+            break;
+        if (!kn_scan_key(j, &name, &len))
+            return false;
+        while (field < KN_COUNT(fields) && strcmp(name, fields[field]) != 0)
+            field++;
+        if (field == KN_COUNT(fields))
+            return kn_fail(j->err, KN_E_FORMAT, "has the unknown field '%s'", kn_quote(name, len).text);
+        if (seen & 1u << field)
+            return kn_fail(j->err, KN_E_FORMAT, "has '%s' twice", fields[field]);
+        seen |= 1u << field;
+        if (!entry_field(j, field, e, offset))
+            return false;
+        j->text = text; /* only names are kept */
+    }
+    for (size_t field = 0; field < KN_COUNT(fields); field++) {
+        if (!(seen & 1u << field))
+            return kn_fail(j->err, KN_E_FORMAT, "has no '%s'", fields[field]);
+    }
+    return place(r, offset, e);
+}
+
+static bool metadata(reader *r) {
+    kn_scan *j = &r->json;
+    kn_weights *w = r->w;
+    if (!kn_scan_take(j, '{'))
+        return kn_scan_broken(j, "an object is expected");
+    w->metadata = malloc(METADATA_MAX * sizeof *w->metadata);
+    if (!w->metadata)
+        return kn_fail_nomem(j->err, METADATA_MAX * sizeof *w->metadata);
+    for (;; w->metadata_count++) {
+        bool more = false;
+        if (!kn_scan_another(j, w->metadata_count, '}', &more))
+            return false;
+        if (!more)
+            return true;
+        if (w->metadata_count == METADATA_MAX)
+            return kn_fail(j->err, KN_E_RANGE, "has more than %d keys", METADATA_MAX);
+        size_t len = 0;
+        kn_pair *pair = &w->metadata[w->metadata_count];
+        if (!kn_scan_key(j, &pair->key, &len) || !kn_scan_string(j, &pair->value, &len))
+            return false;
+    }
+}
+
+static bool header(reader *r) {
+    kn_scan *j = &r->json;
+    kn_weights *w = r->w;
+    if (!kn_scan_take(j, '{'))
+        return kn_scan_broken(j, "an object is expected");
+    for (size_t n = 0;; n++) {
+        bool more = false;
+        const char *name = NULL;
+        size_t len = 0;
+        if (!kn_scan_another(j, n, '}', &more))
+            return false;
+        if (!more)
+            break;
+        if (!kn_scan_key(j, &name, &len))
+            return false;
+        if (strcmp(name, "__metadata__") == 0) {
+            if (r->has_metadata)
+                return kn_fail(j->err, KN_E_FORMAT, "'__metadata__' is there twice");
+            r->has_metadata = true;
+            if (!metadata(r))
+                return kn_fail_within(j->err, "__metadata__");
+            continue;
+        }
+        kn_entry e = { .name = name };
+        assert(w->count < r->entry_room);
+        if (!entry(r, &e))
+            return kn_fail_within(j->err, "tensor '%s'", kn_quote_name(name, len).text);
+        w->entry[w->count++] = e;
+    }
+    return kn_scan_end(j);
+}
+
+static int by_place(const void *a, const void *b) {
+    const kn_entry *x = *(const kn_entry *const *)a, *y = *(const kn_entry *const *)b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty tensors before what begins at the same place */
+}
+
+/* Every byte of the data belongs to exactly one tensor. */
+static bool covered(const reader *r, const kn_entry **order, kn_error *err) {
+    const kn_weights *w = r->w;
+    for (size_t i = 0; i < w->count; i++)
+        order[i] = &w->entry[i];
+    if (w->count > 1)
+        qsort(order, w->count, sizeof *order, by_place);
+    uint64_t end = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        uint64_t begin = (uint64_t)(order[i]->data - r->data);
+        const char *name = order[i]->name;
+        if (begin < end)
+            return kn_fail(err, KN_E_FORMAT, "tensors '%s' and '%s' overlap: one ends at byte %llu, one begins at %llu",
+                           kn_quote_name(order[i - 1]->name, strlen(order[i - 1]->name)).text,
+                           kn_quote_name(name, strlen(name)).text, (unsigned long long)end, (unsigned long long)begin);
+        if (begin > end)
+            return kn_fail(err, KN_E_FORMAT, "bytes %llu to %llu of its data belong to no tensor",
+                           (unsigned long long)end, (unsigned long long)begin);
+        end += order[i]->bytes;
+    }
+    if (end < r->data_bytes)
+        return kn_fail(err, KN_E_FORMAT, "%llu bytes after its last tensor belong to nothing",
+                       (unsigned long long)(r->data_bytes - end));
+    return true;
+}
+
+static bool truncated(uint64_t have, uint64_t need, kn_error *err) {
+    static const struct {
+        double bytes;
+        const char *name;
+    } units[] = { { 1e9, "GB" }, { 1e6, "MB" } };
+    unsigned long long lost = need - have;
+    for (size_t i = 0; i < KN_COUNT(units); i++) {
+        if ((double)need >= units[i].bytes)
+            return kn_fail(err, KN_E_TRUNCATED, "is truncated: %.2f of %.2f %s are there, %llu bytes are missing",
+                           (double)have / units[i].bytes, (double)need / units[i].bytes, units[i].name, lost);
+    }
+    return kn_fail(err, KN_E_TRUNCATED, "is truncated: %llu of %llu bytes are there", (unsigned long long)have,
+                   (unsigned long long)need);
+}
+
+/* The length of the header, if these bytes can be a safetensors file at all. */
+static bool header_length(const uint8_t *data, size_t len, size_t *ret, kn_error *err) {
+    uint64_t n = 0;
+    for (size_t i = KN_MIN(len, LENGTH_BYTES); i > 0; i--)
+        n = n << 8 | data[i - 1];
+    bool begins = len == LENGTH_BYTES || (len > LENGTH_BYTES && data[LENGTH_BYTES] == '{');
+    if (len < LENGTH_BYTES || !begins || n < 2 || n > HEADER_MAX)
+        kn_refuse_known_file(data, len, err);
+    if (len < LENGTH_BYTES)
+        return kn_fail(err, KN_E_TRUNCATED, "is truncated: %zu bytes are no safetensors file", len);
+    if (n < 2 || n > HEADER_MAX)
+        return kn_fail(err, KN_E_RANGE, "is no safetensors file: a header of %llu bytes, 2 to %d are allowed",
+                       (unsigned long long)n, HEADER_MAX);
+    if (!begins)
+        return kn_fail(err, KN_E_FORMAT, "is no safetensors file: its header does not begin with '{'");
+    if (n > len - LENGTH_BYTES)
+        return kn_fail(err, KN_E_TRUNCATED, "is truncated: its header has %llu bytes, %zu are there",
+                       (unsigned long long)n, len - LENGTH_BYTES);
+    *ret = (size_t)n;
+    return true;
+}
+
+bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err) {
+    size_t header_bytes = 0;
+    if (!header_length(data, len, &header_bytes, err))
+        return false;
+    const char *start = (const char *)data + LENGTH_BYTES;
+    reader r = {
+        .json = { .start = start, .at = start, .end = start + header_bytes, .what = "its header", .err = err },
+        .w = w,
+        .entry_room = header_bytes / ENTRY_MIN + 1,
+        .data = data + LENGTH_BYTES + header_bytes,
+        .data_bytes = len - LENGTH_BYTES - header_bytes,
+    };
+    w->text = r.json.text = malloc(header_bytes + 1);
+    if (!w->text)
+        return kn_fail_nomem(err, header_bytes + 1);
+    w->entry = malloc(r.entry_room * sizeof *w->entry);
+    if (!w->entry)
+        return kn_fail_nomem(err, r.entry_room * sizeof *w->entry);
+    if (!header(&r))
+        return false;
+    if (r.needed_bytes > r.data_bytes)
+        return truncated(len, LENGTH_BYTES + header_bytes + r.needed_bytes, err);
+    if (!kn_weights_sort(w, err))
+        return false;
+    const kn_entry **order = malloc(r.entry_room * sizeof *order);
+    if (!order)
+        return kn_fail_nomem(err, r.entry_room * sizeof *order);
+    bool ok = covered(&r, order, err);
+    free(order);
+    return ok;
+}

@@ -1,0 +1,224 @@
+#include "weights/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "weights/container.h"
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const kn_entry *)a)->name, ((const kn_entry *)b)->name);
+}
+
+static int by_key(const void *a, const void *b) {
+    return strcmp(((const kn_pair *)a)->key, ((const kn_pair *)b)->key);
+}
+
+/* The same name twice would let a file show one tensor to whoever checks it and another to whoever uses it. */
+bool kn_weights_sort(kn_weights *w, kn_error *err) {
+    if (w->count > 1)
+        qsort(w->entry, w->count, sizeof *w->entry, by_name);
+    for (size_t i = 1; i < w->count; i++) {
+        if (by_name(&w->entry[i - 1], &w->entry[i]) == 0)
+            return kn_fail(err, KN_E_FORMAT, "tensor '%s' is there twice",
+                           kn_quote_name(w->entry[i].name, strlen(w->entry[i].name)).text);
+    }
+    if (w->metadata_count > 1)
+        qsort(w->metadata, w->metadata_count, sizeof *w->metadata, by_key);
+    for (size_t i = 1; i < w->metadata_count; i++) {
+        if (by_key(&w->metadata[i - 1], &w->metadata[i]) == 0)
+            return kn_fail(err, KN_E_FORMAT, "metadata key '%s' is there twice", kn_quote_z(w->metadata[i].key).text);
+    }
+    return true;
+}
+
+bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err) {
+    kn_weights *w = calloc(1, sizeof *w);
+    if (!w)
+        return kn_fail_nomem(err, sizeof *w);
+    if (!kn_safetensors_read(data, len, w, err)) {
+        kn_weights_close(w);
+        return false;
+    }
+    *ret = w;
+    return true;
+}
+
+bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err) {
+    kn_map map;
+    if (!kn_map_open(path, &map, err))
+        return false;
+    if (!kn_weights_open_bytes(map.data, map.len, ret, err)) {
+        kn_map_close(&map);
+        return false;
+    }
+    (*ret)->map = map;
+    return true;
+}
+
+void kn_weights_close(kn_weights *w) {
+    if (!w)
+        return;
+    kn_map_close(&w->map);
+    free(w->entry);
+    free(w->metadata);
+    free(w->text);
+    free(w);
+}
+
+void kn_weights_forget_pages(const kn_weights *w) {
+    if (w->map.data)
+        madvise((void *)(uintptr_t)w->map.data, w->map.len, MADV_DONTNEED);
+}
+
+size_t kn_weights_count(const kn_weights *w) {
+    return w->count;
+}
+
+const kn_entry *kn_weights_at(const kn_weights *w, size_t i) {
+    return &w->entry[i];
+}
+
+/* Orders a name against stem + suffix as strcmp would. */
+static int compare_joined(const char *name, const char *stem, size_t stem_len, const char *suffix) {
+    int order = strncmp(name, stem, stem_len);
+    return order ? order : strcmp(name + stem_len, suffix);
+}
+
+const kn_entry *kn_weights_find_joined(const kn_weights *w, const char *stem, size_t stem_len, const char *suffix) {
+    for (size_t from = 0, end = w->count; from < end;) {
+        size_t middle = from + (end - from) / 2;
+        int order = compare_joined(w->entry[middle].name, stem, stem_len, suffix);
+        if (order == 0)
+            return &w->entry[middle];
+        if (order < 0)
+            from = middle + 1;
+        else
+            end = middle;
+    }
+    return NULL;
+}
+
+const kn_entry *kn_weights_find(const kn_weights *w, const char *name) {
+    return kn_weights_find_joined(w, name, strlen(name), "");
+}
+
+const kn_entry *kn_weights_find_below(const kn_weights *w, const char *prefix, const char *leaf) {
+    return kn_weights_find_joined(w, prefix, strlen(prefix), leaf);
+}
+
+void kn_weights_range(const kn_weights *w, const char *prefix, size_t *ret_first, size_t *ret_end) {
+    size_t len = strlen(prefix), bound[2];
+    for (int upper = 0; upper < 2; upper++) { /* the first name not before prefix; the first behind all that have it */
+        size_t from = 0, end = w->count;
+        while (from < end) {
+            size_t middle = from + (end - from) / 2;
+            if (strncmp(w->entry[middle].name, prefix, len) < upper)
+                from = middle + 1;
+            else
+                end = middle;
+        }
+        bound[upper] = from;
+    }
+    *ret_first = bound[0];
+    *ret_end = bound[1];
+}
+
+const char *kn_weights_metadata(const kn_weights *w, const char *key) {
+    kn_pair wanted = { .key = key };
+    const kn_pair *p =
+        w->metadata_count ? bsearch(&wanted, w->metadata, w->metadata_count, sizeof wanted, by_key) : NULL;
+    return p ? p->value : NULL;
+}
+
+uint64_t kn_weights_bytes(const kn_weights *w) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->count; i++)
+        sum += w->entry[i].bytes;
+    return sum;
+}
+
+bool kn_weights_prefix_of(const kn_weights *w, const char *leaf, char *ret, size_t size) {
+    const char *found = NULL;
+    size_t found_len = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const char *name = w->entry[i].name;
+        size_t len = strlen(name);
+        if (!kn_ends_with(name, len, leaf))
+            continue;
+        len -= strlen(leaf);
+        if (len > 0 && name[len - 1] != '.')
+            continue;
+        if (found)
+            return false;
+        found = name;
+        found_len = len;
+    }
+    if (!found || found_len >= size)
+        return false;
+    memcpy(ret, found, found_len);
+    ret[found_len] = 0;
+    return true;
+}
+
+bool kn_entry_is_finite(const kn_entry *e) {
+    size_t item = kn_dtype_bytes(e->dtype, 1);
+    float piece[256];
+    for (uint64_t done = 0; done < e->elements;) {
+        size_t n = (size_t)KN_MIN(e->elements - done, KN_COUNT(piece));
+        kn_decode(e->dtype, e->data + done * item, n, piece);
+        for (size_t i = 0; i < n; i++) {
+            if (!isfinite(piece[i]))
+                return false;
+        }
+        done += n;
+    }
+    return true;
+}
+
+bool kn_starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+bool kn_ends_with(const char *text, size_t len, const char *end) {
+    size_t n = strlen(end);
+    return len >= n && memcmp(text + len - n, end, n) == 0;
+}
+
+kn_quoted kn_quote_name(const char *name, size_t len) {
+    enum { KEEP = 45 };
+    if (len <= 48)
+        return kn_quote(name, len);
+    const char *tail = name + len - KEEP;
+    while (((unsigned char)*tail & 0xC0) == 0x80) /* begin between characters; the NUL behind the name ends this too */
+        tail++;
+    kn_quoted q = { "…" };
+    kn_quoted end = kn_quote(tail, (size_t)(name + len - tail));
+    snprintf(q.text + strlen(q.text), sizeof q.text - strlen(q.text), "%s", end.text);
+    return q;
+}
+
+static void add_dim(kn_shape_text *s, bool known, uint64_t dim) {
+    size_t at = strlen(s->text), room = sizeof s->text - at;
+    const char *comma = at ? ", " : "";
+    if (known)
+        snprintf(s->text + at, room, "%s%llu", comma, (unsigned long long)dim);
+    else
+        snprintf(s->text + at, room, "%s*", comma);
+}
+
+kn_shape_text kn_shape_of_entry(const kn_entry *e) {
+    kn_shape_text s = { "" };
+    for (int i = 0; i < e->rank; i++)
+        add_dim(&s, true, e->dim[i]);
+    return s;
+}
+
+kn_shape_text kn_shape_wanted(const int64_t *dim, int rank) {
+    kn_shape_text s = { "" };
+    for (int i = 0; i < rank; i++)
+        add_dim(&s, dim[i] > 0, (uint64_t)dim[i]);
+    return s;
+}
