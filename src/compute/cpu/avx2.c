@@ -1,0 +1,15 @@
+/* The AVX2 tier, built with flags of its own: no other file may use what is compiled here but the init function. */
+#include "compute/cpu/kernels.h"
+
+#include "compute/cpu/vec_avx2.h"
+
+#include "compute/cpu/simd_math.h"
+
+#include "compute/cpu/simd_matrix.h"
+#include "compute/cpu/simd_rows.h"
+
+#include "compute/cpu/simd_table.h"
+
+void kn_kernels_init_avx2(kn_kernels *k) {
+    fill_table(k, "avx2");
+}

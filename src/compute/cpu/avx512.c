@@ -1,0 +1,15 @@
+/* The AVX-512 tier, built with flags of its own: no other file may use what is compiled here but the init function. */
+#include "compute/cpu/kernels.h"
+
+#include "compute/cpu/vec_avx512.h"
+
+#include "compute/cpu/simd_math.h"
+
+#include "compute/cpu/simd_matrix.h"
+#include "compute/cpu/simd_rows.h"
+
+#include "compute/cpu/simd_table.h"
+
+void kn_kernels_init_avx512(kn_kernels *k) {
+    fill_table(k, "avx512");
+}

@@ -1,0 +1,123 @@
+#include "compute/cpu/device.h"
+
+/* Elements per task: enough to be worth a hand-over, few enough to share out evenly. */
+enum { UNIT = 1 << 14 };
+
+struct map {
+    void (*kernel)(float *x, size_t n);
+    float *x;
+};
+
+static void map_range(void *ctx, int64_t from, int64_t count) {
+    const struct map *m = ctx;
+    m->kernel(m->x + from, (size_t)count);
+}
+
+static void apply(kn_run *r, const char *op, kn_tensor x, void (*kernel)(float *x, size_t n)) {
+    struct map m = { kernel, kn_data(x) };
+    if (kn_op_starts(r, op, x, 1))
+        kn_parallel_ranges(r, kn_elements(x), UNIT, 16.0 * (double)kn_elements(x), map_range, &m);
+}
+
+void kn_silu(kn_run *r, kn_tensor x) {
+    apply(r, "silu", x, r->device->kernels.silu);
+}
+
+void kn_gelu_tanh(kn_run *r, kn_tensor x) {
+    apply(r, "gelu", x, r->device->kernels.gelu_tanh);
+}
+
+void kn_tanh(kn_run *r, kn_tensor x) {
+    apply(r, "tanh", x, r->device->kernels.tanh);
+}
+
+/* Two or three operands of the same shape, or of the same rows of `width`. */
+struct rows {
+    const kn_kernels *kernels;
+    float *out;
+    const float *a, *b;
+    int64_t width;
+};
+
+static int64_t rows_per_task(int64_t width) {
+    return KN_MAX(1, UNIT / KN_MAX(1, width));
+}
+
+static void add_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    s->kernels->add(s->out + from, s->a + from, (size_t)count);
+}
+
+void kn_add(kn_run *r, kn_tensor x, kn_tensor y) {
+    if (!kn_op_starts(r, "add", x, 1) || !kn_op_starts(r, "add", y, 1))
+        return;
+    if (!kn_same_shape(x, y)) {
+        kn_run_fail(r, KN_E_USAGE, "add of %s to %s", kn_shape(y.rank, y.dim).text, kn_shape(x.rank, x.dim).text);
+        return;
+    }
+    struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(y) };
+    kn_parallel_ranges(r, kn_elements(x), UNIT, 4.0 * (double)kn_elements(x), add_range, &s);
+}
+
+static void add_gated_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    for (int64_t i = from; i < from + count; i++)
+        s->kernels->add_gated(s->out + i * s->width, s->a, s->b + i * s->width, (size_t)s->width);
+}
+
+void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y) {
+    if (!kn_op_starts(r, "add_gated", x, 1) || !kn_op_starts(r, "add_gated", gate, 1) ||
+        !kn_op_starts(r, "add_gated", y, 1))
+        return;
+    int64_t width = kn_last_dim(x);
+    if (!kn_same_shape(x, y) || kn_elements(gate) != width) {
+        kn_run_fail(r, KN_E_USAGE, "add_gated of %s by a gate of %s to %s", kn_shape(y.rank, y.dim).text,
+                    kn_shape(gate.rank, gate.dim).text, kn_shape(x.rank, x.dim).text);
+        return;
+    }
+    struct rows s = {
+        .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(gate), .b = kn_data(y), .width = width
+    };
+    kn_parallel_ranges(r, kn_row_count(x), rows_per_task(width), 4.0 * (double)kn_elements(x), add_gated_range, &s);
+}
+
+static void swiglu_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    s->kernels->swiglu(s->a + from, s->b + from, s->out + from, (size_t)count);
+}
+
+kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up) {
+    if (!kn_op_starts(r, "swiglu", gate, 1) || !kn_op_starts(r, "swiglu", up, 1))
+        return kn_none;
+    if (!kn_same_shape(gate, up)) {
+        kn_run_fail(r, KN_E_USAGE, "swiglu of %s and %s", kn_shape(gate.rank, gate.dim).text,
+                    kn_shape(up.rank, up.dim).text);
+        return kn_none;
+    }
+    kn_tensor y = kn_new_like(r, gate, kn_last_dim(gate));
+    if (!kn_go_on(r))
+        return kn_none;
+    struct rows s = { .kernels = &r->device->kernels, .out = kn_data(y), .a = kn_data(gate), .b = kn_data(up) };
+    double n = (double)kn_elements(y);
+    return kn_parallel_ranges(r, kn_elements(y), UNIT, 16 * n, swiglu_range, &s) ? y : kn_none;
+}
+
+struct affine {
+    float *x;
+    const float *scale, *shift;
+    int64_t width;
+};
+
+static void affine_range(void *ctx, int64_t from, int64_t count) {
+    const struct affine *s = ctx;
+    for (int64_t i = from; i < from + count; i++)
+        for (int64_t c = 0; c < s->width; c++)
+            s->x[i * s->width + c] = s->x[i * s->width + c] * s->scale[c] + s->shift[c];
+}
+
+void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift) {
+    if (!kn_op_starts(r, "affine", x, 1))
+        return;
+    struct affine s = { kn_data(x), scale, shift, kn_last_dim(x) };
+    kn_parallel_ranges(r, kn_row_count(x), rows_per_task(s.width), 2.0 * (double)kn_elements(x), affine_range, &s);
+}

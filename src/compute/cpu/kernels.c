@@ -1,0 +1,74 @@
+#include "compute/cpu/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_avx2(void) {
+    unsigned a, b, c = 0, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (c & bit_F16C);
+}
+
+/* __builtin_cpu_supports also asks whether the system saves the wide registers. */
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static bool has_reference(void) {
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*is_here)(void);
+    void (*init)(kn_kernels *k);
+} tiers[] = {
+    { "reference", has_reference, kn_kernels_init_reference },
+#if defined(__x86_64__)
+    { "avx2", has_avx2, kn_kernels_init_avx2 },
+    { "avx512", has_avx512, kn_kernels_init_avx512 },
+#endif
+};
+
+const char *kn_tier_name(int tier) {
+    return tier < (int)KN_COUNT(tiers) ? tiers[tier].name : NULL;
+}
+
+bool kn_tier_is_here(int tier) {
+    return tiers[tier].is_here();
+}
+
+void kn_kernels_init(kn_kernels *k, int tier) {
+    for (int t = 0; t <= tier; t++)
+        tiers[t].init(k);
+}
+
+bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
+    const char *asked = getenv("KUNO_CPU");
+    if (!asked || !*asked) {
+        int best = (int)KN_COUNT(tiers) - 1;
+        while (!tiers[best].is_here())
+            best--;
+        kn_kernels_init(ret, best);
+        return true;
+    }
+    char known[80] = "";
+    for (int t = 0; t < (int)KN_COUNT(tiers); t++) {
+        if (strcmp(asked, tiers[t].name) == 0) {
+            if (!tiers[t].is_here())
+                return kn_fail(err, KN_E_UNSUPPORTED, "KUNO_CPU asks for %s, which this processor does not have",
+                               asked);
+            kn_kernels_init(ret, t);
+            return true;
+        }
+        strcat(strcat(known, t ? ", " : ""), tiers[t].name);
+    }
+    return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known);
+}

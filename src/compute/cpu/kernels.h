@@ -1,0 +1,82 @@
+/* The kernels of the CPU: the loops in which all time is spent, as one table of pointers per instruction set.
+ *
+ * A tier is a bundle of instructions that real machines have together; each implies the one before. Its init function
+ * overwrites the entries it has and leaves the rest, so the portable reference stands behind every entry. The reference
+ * is the truth: it sums in double and calls libm; tests/checkasm.c holds every other kernel against it.
+ *
+ * Matrix products run on panels. A panel holds `columns` columns of the right-hand matrix for up to KN_BLOCK summed
+ * elements as float32, [k][columns]; the left-hand rows are copied to a stride of KN_STRIDE floats, so that the
+ * addresses in the innermost loop are constants and rows do not fall on the same cache lines. A storage format takes
+ * part by its decoder alone; convolution and attention differ only in how they fill rows and panels.
+ *
+ * No pointer needs any alignment beyond that of its type; `const void *` needs none. Nothing outside the stated ranges
+ * is read or written. An element's result never depends on where in a call it stands. */
+#ifndef KN_COMPUTE_CPU_KERNELS_H
+#define KN_COMPUTE_CPU_KERNELS_H
+
+#include <stddef.h>
+
+#include "compute/ops.h"
+
+enum {
+    KN_BLOCK = 256,              /* summed elements per pass; a multiple of every storage format's block */
+    KN_STRIDE = KN_BLOCK + 16,   /* floats from one left-hand row to the next */
+    KN_MAX_COLUMNS = 32,         /* of a panel */
+    KN_TRANSPOSE_ROWS = 16,      /* `columns` is a multiple of it */
+    KN_FEW_ROWS = 8,             /* below, rows go through `dots` */
+    KN_DOT_PIECE = 4 * KN_BLOCK, /* elements decoded at a time for `dots` */
+};
+
+typedef struct kn_kernels {
+    const char *name;
+    size_t columns;
+
+    /* dst[n] = decoded src * scale; n whole blocks of the format */
+    void (*decode[KN_DTYPE_COUNT])(const void *src, size_t n, float scale, float *dst);
+    /* panel[i][j] = row j, element i, for k elements of up to KN_TRANSPOSE_ROWS rows, `stride` bytes apart; the missing
+     * rows are zero */
+    void (*transpose)(const void *src, size_t stride, size_t rows, size_t k, float *panel);
+    /* panel[i][j] = src[i * stride + j] for j < n <= columns, else zero; stride in floats */
+    void (*gather)(const float *src, size_t stride, size_t n, size_t k, float *panel);
+    /* c[i][j] = start + sum over p < k of a[i * KN_STRIDE + p] * panel[p][j], for j < n <= columns. start: c itself if
+     * `add`, else bias[j], or 0 without bias */
+    void (*product)(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+                    const float *bias, bool add);
+    /* sum[i] += x[i * stride][0 … n-1] . w for rows < KN_FEW_ROWS */
+    void (*dots)(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum);
+
+    /* One block of softmax: raises *max to the largest s[i] * scale, sets s[i] = exp(s[i] * scale - *max) and returns
+     * their sum. n > 0 */
+    float (*softmax)(float *s, size_t n, float scale, float *max);
+
+    /* elementwise over n */
+    void (*silu)(float *x, size_t n);
+    void (*gelu_tanh)(float *x, size_t n);
+    void (*tanh)(float *x, size_t n);
+    void (*multiply)(float *x, float by, size_t n);
+    void (*add)(float *x, const float *y, size_t n);
+    void (*add_gated)(float *x, const float *gate, const float *y, size_t n);
+    void (*swiglu)(const float *gate, const float *up, float *out, size_t n);
+    bool (*is_finite)(const float *x, size_t n);
+
+    /* one row of n; scale and shift may be NULL, out may be x */
+    void (*rms_norm)(const float *x, const float *w, float eps, float *out, size_t n);
+    void (*norm_modulate)(const float *x, const float *scale, const float *shift, float eps, float *out, size_t n);
+    void (*unit_norm)(const float *x, const float *w, bool silu, float *out, size_t n);
+    /* one head of n, cos and sin [n / 2]; rotates in place */
+    void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
+} kn_kernels;
+
+/* The best tier of this machine below what KUNO_CPU allows. Fails for a tier that is unknown or not there. */
+bool kn_kernels_choose(kn_kernels *ret, kn_error *err);
+
+/* Tiers from 0 (reference): name, and whether this machine has it. NULL behind the last one. */
+const char *kn_tier_name(int tier);
+bool kn_tier_is_here(int tier);
+void kn_kernels_init(kn_kernels *k, int tier); /* a tier that is here */
+
+void kn_kernels_init_reference(kn_kernels *k);
+void kn_kernels_init_avx2(kn_kernels *k);
+void kn_kernels_init_avx512(kn_kernels *k);
+
+#endif

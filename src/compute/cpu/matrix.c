@@ -1,0 +1,201 @@
+#include "compute/cpu/matrix.h"
+
+#include <string.h>
+
+struct product {
+    kn_run *run;
+    const kn_weight *w;
+    kn_fill_fn *fill;
+    const void *ctx;
+    float *out;
+    int64_t rows, columns, inner;
+    size_t row_bytes;                /* of the weight */
+    int64_t tile_rows, tile_columns; /* what one task computes */
+    int64_t row_tiles;
+};
+
+static const uint8_t *weight_at(const struct product *p, int64_t column, int64_t k0) {
+    return (const uint8_t *)p->w->data + (size_t)column * p->row_bytes + kn_dtype_bytes(p->w->dtype, (size_t)k0);
+}
+
+static bool is_plain(const kn_weight *w) {
+    return w->dtype == KN_F32 && w->scale == 1;
+}
+
+static void pack_panel(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k) {
+    const kn_kernels *kernels = &p->run->device->kernels;
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
+        size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS);
+        const void *from = weight_at(p, column + (int64_t)j, k0);
+        size_t stride = p->row_bytes;
+        if (!is_plain(p->w)) {
+            for (size_t i = 0; i < group; i++)
+                kernels->decode[p->w->dtype](weight_at(p, column + (int64_t)(j + i), k0), k, p->w->scale,
+                                             ws->decoded + i * KN_STRIDE);
+            from = ws->decoded;
+            stride = KN_STRIDE * sizeof(float);
+        }
+        kernels->transpose(from, stride, group, k, ws->panel + j);
+    }
+}
+
+/* One tile of the result. Its elements are sums over blocks of KN_BLOCK in a fixed order, however tiles are cut. */
+static void multiply_tile(void *ctx, size_t item, unsigned thread) {
+    const struct product *p = ctx;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    kn_workspace *ws = &p->run->device->workspace[thread];
+    int64_t row = (int64_t)item % p->row_tiles * p->tile_rows, rows = KN_MIN(p->tile_rows, p->rows - row);
+    int64_t from = (int64_t)item / p->row_tiles * p->tile_columns, to = KN_MIN(from + p->tile_columns, p->columns);
+    for (int64_t k0 = 0; k0 < p->inner; k0 += KN_BLOCK) {
+        size_t k = (size_t)KN_MIN(KN_BLOCK, p->inner - k0);
+        p->fill(p->ctx, row, rows, k0, k, ws->rows);
+        for (int64_t j = from; j < to; j += (int64_t)kernels->columns) {
+            if (p->run->stop && atomic_load_explicit(p->run->stop, memory_order_relaxed))
+                return;
+            size_t n = (size_t)KN_MIN((int64_t)kernels->columns, to - j);
+            pack_panel(p, ws, j, n, k0, k);
+            kernels->product(ws->rows, (size_t)rows, k, ws->panel, p->out + row * p->columns + j, (size_t)p->columns, n,
+                             p->w->bias ? p->w->bias + j : NULL, k0 > 0);
+        }
+    }
+}
+
+/* Large tiles reuse what they pack; small ones give every thread something to do. The last tile of a row or column may
+ * be smaller. */
+static void choose_tiles(struct product *p, unsigned threads) {
+    enum { MOST_COLUMNS = 1024, FEWEST_COLUMNS = 128, FEWEST_ROWS = 48 };
+    p->tile_rows = KN_TILE_ROWS;
+    p->tile_columns = MOST_COLUMNS;
+    for (;;) {
+        p->row_tiles = (p->rows + p->tile_rows - 1) / p->tile_rows;
+        int64_t column_tiles = (p->columns + p->tile_columns - 1) / p->tile_columns;
+        if (threads == 1 || p->row_tiles * column_tiles >= 4 * (int64_t)threads)
+            return;
+        if (p->tile_columns > FEWEST_COLUMNS)
+            p->tile_columns /= 2;
+        else if (p->tile_rows > FEWEST_ROWS)
+            p->tile_rows /= 2;
+        else
+            return;
+    }
+}
+
+static void fill_with_bias(const struct product *p) {
+    for (int64_t i = 0; i < p->rows; i++)
+        for (int64_t j = 0; j < p->columns; j++)
+            p->out[i * p->columns + j] = p->w->bias ? p->w->bias[j] : 0;
+}
+
+static struct product product_of(kn_run *r, const kn_weight *w, int64_t rows, kn_tensor out) {
+    struct product p = { .run = r, .w = w, .out = kn_data(out), .rows = rows, .columns = w->dim[0], .inner = 1 };
+    for (int i = 1; i < w->rank; i++)
+        p.inner *= w->dim[i];
+    p.row_bytes = kn_dtype_bytes(w->dtype, (size_t)p.inner);
+    return p;
+}
+
+void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out) {
+    struct product p = product_of(r, w, rows, out);
+    p.fill = fill;
+    p.ctx = ctx;
+    if (p.inner == 0) {
+        fill_with_bias(&p);
+        return;
+    }
+    choose_tiles(&p, kn_device_threads(r->device));
+    int64_t column_tiles = (p.columns + p.tile_columns - 1) / p.tile_columns;
+    kn_parallel(r, (size_t)(p.row_tiles * column_tiles), (double)rows * (double)p.columns * (double)p.inner,
+                multiply_tile, &p);
+}
+
+bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op) {
+    const kn_dtype_info *type = kn_dtype_of(w->dtype);
+    if (w->rank != rank)
+        kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs %d dimensions, not %s", kn_weight_name(w), op, rank,
+                    kn_shape(w->rank, w->dim).text);
+    else if (!r->device->kernels.decode[w->dtype] || w->dim[rank - 1] % type->block)
+        kn_run_fail(r, KN_E_UNSUPPORTED, "'%s': %s cannot use %s %s", kn_weight_name(w), op, type->name,
+                    kn_shape(w->rank, w->dim).text);
+    return r->err.code == KN_OK;
+}
+
+struct rows {
+    const float *x;
+    int64_t width;
+};
+
+static void fill_from_rows(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, float *dst) {
+    const struct rows *s = ctx;
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(dst + i * KN_STRIDE, s->x + (first + i) * s->width + k0, k * sizeof *dst);
+}
+
+struct few {
+    struct product p;
+    const float *x;
+    int64_t unit; /* columns per task */
+};
+
+/* A handful of rows cannot repay packing: each weight row is decoded piece by piece and multiplied at once. */
+static void multiply_few(void *ctx, size_t item, unsigned thread) {
+    const struct few *f = ctx;
+    const struct product *p = &f->p;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    float *decoded = p->run->device->workspace[thread].decoded;
+    int64_t from = (int64_t)item * f->unit, to = KN_MIN(from + f->unit, p->columns);
+    for (int64_t j = from; j < to; j++) {
+        float sum[KN_FEW_ROWS] = { 0 };
+        for (int64_t k0 = 0; k0 < p->inner; k0 += KN_DOT_PIECE) {
+            size_t k = (size_t)KN_MIN(KN_DOT_PIECE, p->inner - k0);
+            const void *w = weight_at(p, j, k0);
+            if (!is_plain(p->w) || (uintptr_t)w % sizeof(float)) {
+                kernels->decode[p->w->dtype](w, k, p->w->scale, decoded);
+                w = decoded;
+            }
+            kernels->dots(w, f->x + k0, (size_t)p->inner, (size_t)p->rows, k, sum);
+        }
+        for (int64_t i = 0; i < p->rows; i++)
+            p->out[i * p->columns + j] = sum[i] + (p->w->bias ? p->w->bias[j] : 0);
+    }
+}
+
+kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
+    if (!kn_op_starts(r, "linear", x, 1) || !kn_weight_fits(r, w, 2, "a linear layer"))
+        return kn_none;
+    if (kn_last_dim(x) != w->dim[1]) {
+        kn_run_fail(r, KN_E_FORMAT, "'%s': %s does not fit an input of %s", kn_weight_name(w),
+                    kn_shape(w->rank, w->dim).text, kn_shape(x.rank, x.dim).text);
+        return kn_none;
+    }
+    kn_tensor y = kn_new_like(r, x, w->dim[0]);
+    int64_t rows = kn_row_count(x);
+    if (kn_elements(y) == 0)
+        return y;
+    if (rows < KN_FEW_ROWS) {
+        struct few f = { .p = product_of(r, w, rows, y), .x = kn_data(x) };
+        f.unit = KN_MAX(16, 65536 / KN_MAX(1, rows * f.p.inner));
+        kn_parallel(r, (size_t)((f.p.columns + f.unit - 1) / f.unit), (double)kn_elements(y) * (double)f.p.inner,
+                    multiply_few, &f);
+    } else {
+        struct rows s = { kn_data(x), kn_last_dim(x) };
+        kn_multiply(r, rows, fill_from_rows, &s, w, y);
+    }
+    return kn_go_on(r) ? y : kn_none;
+}
+
+kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n) {
+    if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
+        return kn_none;
+    int64_t width = table->dim[1];
+    size_t row_bytes = kn_dtype_bytes(table->dtype, (size_t)width);
+    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, width });
+    for (int64_t i = 0; i < n && kn_go_on(r); i++) {
+        if (ids[i] < 0 || ids[i] >= table->dim[0])
+            kn_run_fail(r, KN_E_RANGE, "'%s': token %d is outside a table of %lld rows", kn_weight_name(table), ids[i],
+                        (long long)table->dim[0]);
+        else
+            r->device->kernels.decode[table->dtype]((const uint8_t *)table->data + (size_t)ids[i] * row_bytes,
+                                                    (size_t)width, table->scale, kn_data(y) + i * width);
+    }
+    return kn_go_on(r) ? y : kn_none;
+}

@@ -1,0 +1,191 @@
+/* The portable tier: every kernel as its definition reads, summed in double. */
+#include <math.h>
+#include <string.h>
+
+#include "compute/cpu/kernels.h"
+
+enum { COLUMNS = 16 };
+
+#define DECODER(type)                                                                                                  \
+    static void decode_##type(const void *src, size_t n, float scale, float *dst) {                                    \
+        kn_decode(type, src, n, dst);                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                                 \
+            dst[i] *= scale;                                                                                           \
+    }
+DECODER(KN_F32)
+DECODER(KN_F16)
+DECODER(KN_BF16)
+DECODER(KN_F8_E4M3)
+DECODER(KN_F8_E5M2)
+
+static void transpose(const void *src, size_t stride, size_t rows, size_t k, float *panel) {
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++) {
+        const char *row = (const char *)src + j * stride;
+        for (size_t i = 0; i < k; i++) {
+            float v = 0;
+            if (j < rows)
+                memcpy(&v, row + i * sizeof v, sizeof v);
+            panel[i * COLUMNS + j] = v;
+        }
+    }
+}
+
+static void gather(const float *src, size_t stride, size_t n, size_t k, float *panel) {
+    for (size_t i = 0; i < k; i++)
+        for (size_t j = 0; j < COLUMNS; j++)
+            panel[i * COLUMNS + j] = j < n ? src[i * stride + j] : 0;
+}
+
+static void product(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+                    const float *bias, bool add) {
+    for (size_t i = 0; i < rows; i++, a += KN_STRIDE, c += c_stride) {
+        double sum[COLUMNS] = { 0 };
+        for (size_t p = 0; p < k; p++)
+            for (size_t j = 0; j < COLUMNS; j++)
+                sum[j] += (double)a[p] * panel[p * COLUMNS + j];
+        for (size_t j = 0; j < n; j++)
+            c[j] = (float)(sum[j] + (add ? c[j] : bias ? bias[j] : 0));
+    }
+}
+
+static void dots(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum) {
+    for (size_t i = 0; i < rows; i++) {
+        double s = 0;
+        for (size_t p = 0; p < n; p++)
+            s += (double)x[i * stride + p] * w[p];
+        sum[i] = (float)(sum[i] + s);
+    }
+}
+
+static float softmax(float *s, size_t n, float scale, float *max) {
+    for (size_t i = 0; i < n; i++) {
+        s[i] *= scale;
+        *max = fmaxf(*max, s[i]);
+    }
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        s[i] = expf(s[i] - *max);
+        sum += s[i];
+    }
+    return (float)sum;
+}
+
+static float silu_of(float x) {
+    return (float)(x / (1 + exp(-(double)x)));
+}
+
+static void silu(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = silu_of(x[i]);
+}
+
+/* x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), without the cancellation for negative x */
+static void gelu_tanh(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double v = x[i], u = sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+        x[i] = (float)(v / (1 + exp(-2 * u)));
+    }
+}
+
+static void tanh_all(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)tanh(x[i]);
+}
+
+static void multiply(float *x, float by, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+static void add(float *x, const float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+static void add_gated(float *x, const float *gate, const float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] + (double)gate[i] * y[i]);
+}
+
+static void swiglu(const float *gate, const float *up, float *out, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = silu_of(gate[i]) * up[i];
+}
+
+static bool is_finite(const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+static double sum_of_squares(const float *x, size_t n, double mean) {
+    double s = 0;
+    for (size_t i = 0; i < n; i++)
+        s += (x[i] - mean) * (x[i] - mean);
+    return s;
+}
+
+static void rms_norm(const float *x, const float *w, float eps, float *out, size_t n) {
+    double by = 1 / sqrt(sum_of_squares(x, n, 0) / (double)n + eps);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(x[i] * by * w[i]);
+}
+
+static void norm_modulate(const float *x, const float *scale, const float *shift, float eps, float *out, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    double mean = sum / (double)n, by = 1 / sqrt(sum_of_squares(x, n, mean) / (double)n + eps);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)((x[i] - mean) * by * (scale ? 1 + (double)scale[i] : 1) + (shift ? shift[i] : 0));
+}
+
+static void unit_norm(const float *x, const float *w, bool with_silu, float *out, size_t n) {
+    double by = sqrt((double)n) / fmax(sqrt(sum_of_squares(x, n, 0)), 1e-12);
+    for (size_t i = 0; i < n; i++) {
+        float v = (float)(x[i] * by * w[i]);
+        out[i] = with_silu ? silu_of(v) : v;
+    }
+}
+
+static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs) {
+    for (size_t j = 0; j < n / 2; j++) {
+        float *first = pairs == KN_ROPE_HALVES ? x + j : x + 2 * j;
+        float *second = pairs == KN_ROPE_HALVES ? first + n / 2 : first + 1;
+        double a = *first, b = *second;
+        *first = (float)(a * cos[j] - b * sin[j]);
+        *second = (float)(a * sin[j] + b * cos[j]);
+    }
+}
+
+void kn_kernels_init_reference(kn_kernels *k) {
+    *k = (kn_kernels){
+        .name = "reference",
+        .columns = COLUMNS,
+        .decode = {
+            [KN_F32] = decode_KN_F32,
+            [KN_F16] = decode_KN_F16,
+            [KN_BF16] = decode_KN_BF16,
+            [KN_F8_E4M3] = decode_KN_F8_E4M3,
+            [KN_F8_E5M2] = decode_KN_F8_E5M2,
+        },
+        .transpose = transpose,
+        .gather = gather,
+        .product = product,
+        .dots = dots,
+        .softmax = softmax,
+        .silu = silu,
+        .gelu_tanh = gelu_tanh,
+        .tanh = tanh_all,
+        .multiply = multiply,
+        .add = add,
+        .add_gated = add_gated,
+        .swiglu = swiglu,
+        .is_finite = is_finite,
+        .rms_norm = rms_norm,
+        .norm_modulate = norm_modulate,
+        .unit_norm = unit_norm,
+        .rotate = rotate,
+    };
+}

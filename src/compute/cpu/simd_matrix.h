@@ -1,0 +1,158 @@
+/* Kernels of matrix products: decoders, panels, the tile of sums that stays in registers. Included after simd_math.h.
+ */
+#ifndef KN_COMPUTE_CPU_SIMD_MATRIX_H
+#define KN_COMPUTE_CPU_SIMD_MATRIX_H
+
+#include <string.h>
+
+enum { COLUMNS = 2 * LANES };
+
+/* A decoder from one that makes a vector of LANES elements out of `bytes` each. */
+#define DECODER(name, bytes, load)                                                                                     \
+    static void name(const void *src, size_t n, float scale, float *dst) {                                             \
+        const uint8_t *p = src;                                                                                        \
+        size_t i = 0;                                                                                                  \
+        for (; i + LANES <= n; i += LANES)                                                                             \
+            v_store(dst + i, v_mul(load(p + i * (bytes)), v_set(scale)));                                              \
+        if (i < n) {                                                                                                   \
+            uint8_t rest[LANES * (bytes)] = { 0 };                                                                     \
+            memcpy(rest, p + i * (bytes), (n - i) * (bytes));                                                          \
+            v_store_n(dst + i, v_mul(load(rest), v_set(scale)), n - i);                                                \
+        }                                                                                                              \
+    }
+DECODER(decode_f32, 4, v_load)
+DECODER(decode_f16, 2, v_from_f16)
+DECODER(decode_bf16, 2, v_from_bf16)
+DECODER(decode_e4m3, 1, v_from_e4m3)
+DECODER(decode_e5m2, 1, v_from_e5m2)
+
+/* LANES rows by n <= LANES elements. */
+static KN_ALWAYS_INLINE void transpose_square(const uint8_t *src, size_t stride, size_t rows, size_t n, float *panel) {
+    vec x[LANES];
+    KN_UNROLL
+    for (size_t j = 0; j < LANES; j++)
+        x[j] = j < rows ? v_take(src + j * stride, n) : v_zero();
+    v_transpose(x);
+    KN_UNROLL
+    for (size_t i = 0; i < LANES; i++)
+        if (i < n)
+            v_store(panel + i * COLUMNS, x[i]);
+}
+
+static void transpose(const void *src, size_t stride, size_t rows, size_t k, float *panel) {
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j += LANES) {
+        const uint8_t *from = (const uint8_t *)src + j * stride;
+        size_t have = rows > j ? rows - j : 0, i = 0;
+        if (have >= LANES)
+            for (; i + LANES <= k; i += LANES)
+                transpose_square(from + i * sizeof(float), stride, LANES, LANES, panel + i * COLUMNS + j);
+        for (; i < k; i += LANES)
+            transpose_square(from + i * sizeof(float), stride, have, KN_MIN(k - i, LANES), panel + i * COLUMNS + j);
+    }
+}
+
+static void gather(const float *src, size_t stride, size_t n, size_t k, float *panel) {
+    for (size_t i = 0; i < k; i++, src += stride, panel += COLUMNS) {
+        v_store(panel, v_take(src, n));
+        v_store(panel + LANES, n > LANES ? v_take(src + LANES, n - LANES) : v_zero());
+    }
+}
+
+/* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
+static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, const float *a, size_t k, const float *panel, float *c,
+                                  size_t c_stride, size_t n, const float *bias, bool add) {
+    vec sum[TILE_ROWS][2];
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = v_zero();
+    for (size_t p = 0; p < k; p++, panel += COLUMNS) {
+        vec b0 = v_load(panel), b1 = vectors > 1 ? v_load(panel + LANES) : v_zero();
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            vec x = v_set(a[i * KN_STRIDE + p]);
+            sum[i][0] = v_fma(x, b0, sum[i][0]);
+            if (vectors > 1)
+                sum[i][1] = v_fma(x, b1, sum[i][1]);
+        }
+    }
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        for (size_t v = 0; v < vectors; v++) {
+            float *to = c + i * c_stride + v * LANES;
+            size_t left = n - v * LANES;
+            if (add)
+                sum[i][v] = v_add(sum[i][v], v_take(to, left));
+            else if (bias)
+                sum[i][v] = v_add(sum[i][v], v_take(bias + v * LANES, left));
+            v_put(to, sum[i][v], left);
+        }
+}
+
+static KN_ALWAYS_INLINE void tile_of(size_t rows, const float *a, size_t k, const float *panel, float *c,
+                                     size_t c_stride, size_t n, const float *bias, bool add) {
+    if (n > LANES)
+        tile(rows, 2, a, k, panel, c, c_stride, n, bias, add);
+    else
+        tile(rows, 1, a, k, panel, c, c_stride, n, bias, add);
+}
+
+static void product(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+                    const float *bias, bool add) {
+    for (; rows >= TILE_ROWS; rows -= TILE_ROWS) {
+        tile_of(TILE_ROWS, a, k, panel, c, c_stride, n, bias, add);
+        a += TILE_ROWS * KN_STRIDE;
+        c += TILE_ROWS * c_stride;
+    }
+    switch (rows) {
+#define REST(count)                                                                                                    \
+    case count:                                                                                                        \
+        if (count < TILE_ROWS)                                                                                         \
+            tile_of(KN_MIN(count, TILE_ROWS), a, k, panel, c, c_stride, n, bias, add);                                 \
+        break;
+        REST(1)
+        REST(2)
+        REST(3)
+        REST(4)
+        REST(5)
+        REST(6)
+        REST(7)
+        REST(8)
+        REST(9)
+        REST(10)
+        REST(11)
+#undef REST
+    default: break;
+    }
+}
+
+/* Two sums per row whatever the number of rows; four rows share what is loaded of w. */
+static KN_ALWAYS_INLINE void dots_of(size_t rows, const float *w, const float *x, size_t stride, size_t n, float *sum) {
+    vec a[4], b[4];
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        a[i] = b[i] = v_zero();
+    size_t p = 0;
+    for (; p + 2 * LANES <= n; p += 2 * LANES) {
+        vec w0 = v_load(w + p), w1 = v_load(w + p + LANES);
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            a[i] = v_fma(w0, v_load(x + i * stride + p), a[i]);
+            b[i] = v_fma(w1, v_load(x + i * stride + p + LANES), b[i]);
+        }
+    }
+    for (; p < n; p += LANES)
+        for (size_t i = 0; i < rows; i++)
+            a[i] = v_fma(v_take(w + p, n - p), v_take(x + i * stride + p, n - p), a[i]);
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        sum[i] += v_sum(v_add(a[i], b[i]));
+}
+
+static void dots(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum) {
+    for (; rows >= 4; rows -= 4, x += 4 * stride, sum += 4)
+        dots_of(4, w, x, stride, n, sum);
+    for (; rows > 0; rows--, x += stride, sum++)
+        dots_of(1, w, x, stride, n, sum);
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* The last include of a tier's file: all of the table from the kernels above. */
+#ifndef KN_COMPUTE_CPU_SIMD_TABLE_H
+#define KN_COMPUTE_CPU_SIMD_TABLE_H
+
+static void fill_table(kn_kernels *k, const char *name) {
+    k->name = name;
+    k->columns = COLUMNS;
+    k->decode[KN_F32] = decode_f32;
+    k->decode[KN_F16] = decode_f16;
+    k->decode[KN_BF16] = decode_bf16;
+    k->decode[KN_F8_E4M3] = decode_e4m3;
+    k->decode[KN_F8_E5M2] = decode_e5m2;
+    k->transpose = transpose;
+    k->gather = gather;
+    k->product = product;
+    k->dots = dots;
+    k->softmax = softmax;
+    k->silu = silu;
+    k->gelu_tanh = gelu_tanh;
+    k->tanh = tanh_all;
+    k->multiply = multiply;
+    k->add = add;
+    k->add_gated = add_gated;
+    k->swiglu = swiglu;
+    k->is_finite = is_finite;
+    k->rms_norm = rms_norm;
+    k->norm_modulate = norm_modulate;
+    k->unit_norm = unit_norm;
+    k->rotate = rotate;
+}
+
+#endif

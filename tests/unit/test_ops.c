@@ -1,0 +1,859 @@
+/* What ops promise, whatever kernels run below them: compared with sums written out here in double, on every tier of
+ * this machine. */
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "compute/cpu/kernels.h"
+#include "compute/ops.h"
+
+static uint64_t seed = 1;
+
+static float rnd(void) { /* in [-1, 1) */
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
+}
+
+static float *random_values(int64_t n) {
+    float *v = malloc((size_t)KN_MAX(n, 1) * sizeof *v);
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = rnd();
+    return v;
+}
+
+static kn_run begin_with(unsigned threads, const atomic_bool *stop, uint64_t limit) {
+    kn_error err = { 0 };
+    kn_device *d = NULL;
+    kn_run r = { 0 };
+    if (!kn_device_open_cpu(threads, &d, &err) || !kn_run_open(d, KN_EXACT, stop, limit, &r, &err))
+        fail_msg("%s", err.text);
+    return r;
+}
+
+static kn_run begin(unsigned threads) {
+    return begin_with(threads, NULL, 1 << 28);
+}
+
+static void end(kn_run *r) {
+    kn_run_close(r);
+    kn_device_close(r->device);
+}
+
+#define DIMS(...)                                                                                                      \
+    (int)KN_COUNT(((int64_t[]){ __VA_ARGS__ })), (int64_t[]) {                                                         \
+        __VA_ARGS__                                                                                                    \
+    }
+
+static float *values_of(kn_run *r, kn_tensor t) {
+    float *v = malloc((size_t)KN_MAX(kn_elements(t), 1) * sizeof *v);
+    assert_non_null(v);
+    kn_download(r, t, v);
+    if (r->err.code)
+        fail_msg("%s", r->err.text);
+    return v;
+}
+
+static void assert_values(kn_run *r, kn_tensor t, const double *expected, double tolerance) {
+    float *v = values_of(r, t);
+    for (int64_t i = 0; i < kn_elements(t); i++)
+        if (!(fabs(v[i] - expected[i]) <= tolerance))
+            fail_msg("element %lld is %.9g, not %.9g", (long long)i, v[i], expected[i]);
+    free(v);
+}
+
+#define ASSERT_LIST(run, tensor, tolerance, ...)                                                                       \
+    do {                                                                                                               \
+        const double list_[] = { __VA_ARGS__ };                                                                        \
+        assert_int_equal(kn_elements(tensor), KN_COUNT(list_));                                                        \
+        assert_values(run, tensor, list_, tolerance);                                                                  \
+    } while (0)
+
+static void assert_failed(kn_run *r, kn_code code, const char *part) {
+    assert_int_equal(r->err.code, code);
+    if (!strstr(r->err.text, part))
+        fail_msg("'%s' does not say '%s'", r->err.text, part);
+}
+
+static kn_weight vector(const float *values, int64_t n) {
+    return (kn_weight){ .data = values, .dtype = KN_F32, .rank = 1, .dim = { n }, .scale = 1, .name = "vector" };
+}
+
+/* ---- runs, scopes, memory ---- */
+
+static void scope_releases_all_but_what_it_keeps(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor outer = kn_upload(&r, DIMS(2), (float[]){ 1, 2 });
+    kn_scope s = kn_scope_open(&r);
+    kn_tensor gone = kn_new(&r, DIMS(1000));
+    kn_tensor kept = kn_upload(&r, DIMS(3), (float[]){ 3, 4, 5 });
+    kept = kn_scope_close(&r, s, kept);
+    kn_tensor next = kn_new(&r, DIMS(1000));
+    assert_int_equal(next.at, gone.at);
+    ASSERT_LIST(&r, outer, 0, 1, 2);
+    ASSERT_LIST(&r, kept, 0, 3, 4, 5);
+    end(&r);
+}
+
+static void kept_tensor_belongs_to_the_scope_around(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_scope outer = kn_scope_open(&r);
+    kn_scope inner = kn_scope_open(&r);
+    kn_tensor t = kn_scope_close(&r, inner, kn_new(&r, DIMS(100)));
+    kn_scope_close(&r, outer, (kn_tensor){ 0 });
+    assert_int_equal(kn_new(&r, DIMS(100)).at, t.at);
+    end(&r);
+}
+
+static void keeping_a_view_keeps_what_it_looks_at(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_scope s = kn_scope_open(&r);
+    kn_new(&r, DIMS(100));
+    kn_tensor t = kn_upload(&r, DIMS(3, 2), (float[]){ 1, 2, 3, 4, 5, 6 });
+    kn_tensor v = kn_scope_close(&r, s, kn_rows(&r, t, 1, 2));
+    for (int i = 0; i < 10; i++)
+        kn_upload(&r, DIMS(2), (float[]){ 9, 9 });
+    ASSERT_LIST(&r, v, 0, 3, 4, 5, 6);
+    end(&r);
+}
+
+static void keeping_a_tensor_from_outside_does_not_move_it_inwards(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor t = kn_upload(&r, DIMS(1), (float[]){ 7 });
+    kn_scope a = kn_scope_open(&r);
+    kn_scope b = kn_scope_open(&r);
+    kn_scope_close(&r, b, t);
+    kn_scope_close(&r, a, (kn_tensor){ 0 });
+    kn_upload(&r, DIMS(1), (float[]){ 8 });
+    ASSERT_LIST(&r, t, 0, 7);
+    end(&r);
+}
+
+static void dropped_neighbours_merge_and_the_smallest_hole_is_taken(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor t[7];
+    for (int i = 0; i < 7; i++)
+        t[i] = kn_new(&r, DIMS(i < 3 ? 1000 : 100));
+    kn_drop(&r, t[0]);
+    kn_drop(&r, t[2]);
+    kn_drop(&r, t[1]); /* one hole of 3000 at the front */
+    kn_drop(&r, t[5]); /* and one of 100 */
+    assert_int_equal(kn_new(&r, DIMS(100)).at, t[5].at);
+    assert_int_equal(kn_new(&r, DIMS(3000)).at, t[0].at);
+    end(&r);
+}
+
+static void memory_is_aligned_and_peak_is_counted_since_the_last_call(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    uint64_t base = kn_run_peak_bytes(&r);
+    kn_tensor a = kn_new(&r, DIMS(1 << 20));
+    kn_tensor b = kn_new(&r, DIMS(3, 5));
+    assert_int_equal(a.at % 64, 0);
+    assert_int_equal(b.at % 64, 0);
+    kn_drop(&r, b);
+    kn_drop(&r, a);
+    uint64_t peak = kn_run_peak_bytes(&r) - base;
+    assert_in_range(peak, (4 << 20) + 60, (4 << 20) + 1024);
+    assert_int_equal(kn_run_peak_bytes(&r), base);
+    end(&r);
+}
+
+static void exhausted_memory_is_an_error_with_figures(void **state) {
+    (void)state;
+    kn_run r = begin_with(1, NULL, 1 << 20);
+    assert_int_equal(kn_new(&r, DIMS(100, 1000)).rank, 2);
+    assert_int_equal(kn_new(&r, DIMS(100, 2000)).rank, 0);
+    assert_failed(&r, KN_E_NOMEM, "1048576");
+    assert_failed(&r, KN_E_NOMEM, "800");
+    end(&r);
+    r = begin_with(1, NULL, 1 << 20);
+    kn_new(&r, DIMS(INT64_MAX / 8, 1));
+    assert_failed(&r, KN_E_NOMEM, "1048576");
+    end(&r);
+}
+
+static void impossible_shapes_are_refused(void **state) {
+    (void)state;
+    static const int64_t dims[][3] = { { 1, -1, 1 }, { INT64_MAX, 2, 2 }, { 1ll << 31, 1ll << 31, 1 } };
+    for (size_t i = 0; i < KN_COUNT(dims); i++) {
+        kn_run r = begin(1);
+        assert_int_equal(kn_new(&r, 3, dims[i]).rank, 0);
+        assert_int_equal(r.err.code, KN_E_RANGE);
+        end(&r);
+    }
+}
+
+static void first_failure_stays_and_ops_do_nothing_after_it(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 2), (float[]){ 1, 2, 3, 4 });
+    kn_run_fail(&r, KN_E_FORMAT, "layer %d is odd", 3);
+    kn_run_fail(&r, KN_E_IO, "later");
+    kn_silu(&r, x);
+    kn_add(&r, x, x);
+    assert_int_equal(kn_rms_norm(&r, x, NULL, 0).rank, 0);
+    assert_int_equal(kn_linear(&r, x, NULL).rank, 0);
+    kn_scope s = kn_scope_open(&r);
+    assert_int_equal(kn_scope_close(&r, s, x).rank, 0);
+    kn_drop(&r, x);
+    assert_failed(&r, KN_E_FORMAT, "layer 3 is odd");
+    r.err = (kn_error){ 0 };
+    ASSERT_LIST(&r, x, 0, 1, 2, 3, 4);
+    end(&r);
+}
+
+static void none_is_refused_where_a_tensor_is_needed(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_silu(&r, (kn_tensor){ 0 });
+    assert_failed(&r, KN_E_USAGE, "silu");
+    end(&r);
+}
+
+static void views_share_memory_and_are_bounded(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor t = kn_upload(&r, DIMS(3, 2), (float[]){ 1, 2, 3, 4, 5, 6 });
+    kn_tensor row = kn_rows(&r, t, 1, 1), flat = kn_reshape(&r, t, DIMS(6));
+    kn_copy(&r, row, kn_upload(&r, DIMS(2), (float[]){ 30, 40 }));
+    ASSERT_LIST(&r, flat, 0, 1, 2, 30, 40, 5, 6);
+    assert_int_equal(kn_elements(kn_rows(&r, t, 3, 0)), 0);
+    assert_int_equal(kn_rows(&r, t, 2, 2).rank, 0);
+    assert_failed(&r, KN_E_USAGE, "[3, 2]");
+    r.err = (kn_error){ 0 };
+    kn_reshape(&r, t, DIMS(4, 2));
+    assert_failed(&r, KN_E_USAGE, "[3, 2] cannot be seen as [4, 2]");
+    end(&r);
+}
+
+static void nan_and_infinity_are_found_wherever_they_are(void **state) {
+    (void)state;
+    enum { N = 70001 };
+    static const int64_t places[] = { 0, 17, 65536, N - 1 };
+    kn_run r = begin(2);
+    float *v = random_values(N);
+    v[5] = FLT_MAX;
+    v[6] = 1e-40f;
+    for (size_t i = 0; i < KN_COUNT(places); i++) {
+        kn_check_finite(&r, kn_upload(&r, DIMS(N), v), "fine");
+        assert_int_equal(r.err.code, KN_OK);
+        float old = v[places[i]];
+        v[places[i]] = i % 2 ? -INFINITY : NAN;
+        kn_check_finite(&r, kn_upload(&r, DIMS(N), v), "block 7");
+        assert_failed(&r, KN_E_NUMERIC, "block 7");
+        r.err = (kn_error){ 0 };
+        v[places[i]] = old;
+    }
+    free(v);
+    end(&r);
+}
+
+static void stop_flag_ends_every_later_op(void **state) {
+    (void)state;
+    atomic_bool stop = false;
+    kn_run r = begin_with(1, &stop, 1 << 20);
+    kn_tensor x = kn_upload(&r, DIMS(2), (float[]){ 1, 2 });
+    stop = true;
+    kn_add(&r, x, x);
+    assert_int_equal(r.err.code, KN_E_CANCELLED);
+    assert_string_equal(r.err.text, "cancelled");
+    assert_int_equal(kn_new(&r, DIMS(1)).rank, 0);
+    stop = false;
+    r.err = (kn_error){ 0 };
+    ASSERT_LIST(&r, x, 0, 1, 2);
+    end(&r);
+}
+
+static void *stop_soon(void *stop) {
+    usleep(30000);
+    atomic_store((atomic_bool *)stop, true);
+    return NULL;
+}
+
+static void stop_flag_ends_ops_under_way(void **state) {
+    (void)state;
+    enum { ROWS = 1 << 13, WIDTH = 64 };
+    atomic_bool stop = false;
+    kn_run r = begin_with(2, &stop, 1 << 28);
+    int64_t dim[] = { ROWS, WIDTH };
+    float *v = random_values(ROWS * WIDTH);
+    kn_tensor x = kn_upload(&r, 2, dim, v);
+    kn_weight w = { .data = v, .dtype = KN_F32, .rank = 2, .dim = { WIDTH, WIDTH }, .scale = 1 };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, &stop), 0);
+    while (r.err.code == KN_OK) {
+        kn_scope s = kn_scope_open(&r);
+        kn_linear(&r, x, &w);
+        kn_scope_close(&r, s, kn_attention(&r, x, (kn_kv){ 0 }, (kn_kv){ x, x }, 1, 1, false));
+    }
+    assert_int_equal(r.err.code, KN_E_CANCELLED);
+    pthread_join(thread, NULL);
+    free(v);
+    end(&r);
+}
+
+/* ---- matrices ---- */
+
+/* Stored as `type`, at an address that is aligned to nothing. */
+static kn_weight stored(const float *values, kn_dtype type, int rank, const int64_t *dim, uint8_t *room) {
+    kn_weight w = { .data = room + 1, .dtype = type, .rank = rank, .scale = 1, .name = "w" };
+    size_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)(w.dim[i] = dim[i]);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = kn_bf16_from_float(values[i]);
+        uint8_t byte = (uint8_t)(half >> 8 & 0xBF); /* any byte will do that is no NaN */
+        switch (type) {
+        case KN_F32: memcpy(room + 1 + 4 * i, &values[i], 4); break;
+        case KN_F16: half &= 0xBFFF; /* fall through */
+        case KN_BF16: memcpy(room + 1 + 2 * i, &half, 2); break;
+        default: room[1 + i] = byte; break;
+        }
+    }
+    return w;
+}
+
+static double *decoded(const kn_weight *w, int64_t n) {
+    float *f = malloc((size_t)KN_MAX(n, 1) * sizeof *f);
+    double *v = malloc((size_t)KN_MAX(n, 1) * sizeof *v);
+    assert_non_null(f);
+    assert_non_null(v);
+    kn_decode(w->dtype, w->data, (size_t)n, f);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (double)f[i] * w->scale;
+    free(f);
+    return v;
+}
+
+static void check_linear(kn_run *r, int64_t n, int64_t in, int64_t out, kn_dtype type, bool bias, float scale) {
+    float *x = random_values(n * in), *values = random_values(out * in), *b = random_values(out);
+    uint8_t *room = malloc((size_t)(out * in) * 4 + 8);
+    kn_weight w = stored(values, type, DIMS(out, in), room);
+    w.scale = scale;
+    w.bias = bias ? b : NULL;
+    double *exact = decoded(&w, out * in), *expected = malloc((size_t)KN_MAX(n * out, 1) * sizeof *expected);
+    double largest = 1;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < out; j++) {
+            double sum = bias ? b[j] : 0, size = 0;
+            for (int64_t p = 0; p < in; p++) {
+                sum += x[i * in + p] * exact[j * in + p];
+                size += fabs(x[i * in + p] * exact[j * in + p]);
+            }
+            expected[i * out + j] = sum;
+            largest = fmax(largest, size);
+        }
+    kn_scope s = kn_scope_open(r);
+    kn_tensor y = kn_linear(r, kn_upload(r, DIMS(n, in), x), &w);
+    assert_int_equal(y.dim[0], n);
+    assert_int_equal(y.dim[1], out);
+    assert_values(r, y, expected, 1e-6 * largest);
+    kn_scope_close(r, s, (kn_tensor){ 0 });
+    free(x);
+    free(values);
+    free(b);
+    free(room);
+    free(exact);
+    free(expected);
+}
+
+static void linear_is_the_sum_of_products_in_every_format_and_size(void **state) {
+    (void)state;
+    static const kn_dtype types[] = { KN_F32, KN_F16, KN_BF16, KN_F8_E4M3, KN_F8_E5M2 };
+    static const int64_t sizes[][3] = {
+        { 1, 1, 1 },   { 1, 300, 17 },  { 7, 1030, 5 }, { 8, 16, 33 }, { 9, 257, 1 }, { 13, 600, 70 },
+        { 64, 64, 3 }, { 250, 31, 40 }, { 0, 4, 4 },    { 4, 0, 4 },   { 12, 0, 4 },  { 4, 4, 0 },
+    };
+    kn_run r = begin(2);
+    for (size_t t = 0; t < KN_COUNT(types); t++)
+        for (size_t i = 0; i < KN_COUNT(sizes); i++)
+            check_linear(&r, sizes[i][0], sizes[i][1], sizes[i][2], types[t], i % 2, i % 3 ? 1 : 0.375f);
+    end(&r);
+}
+
+static void linear_names_the_weight_that_does_not_fit(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float v[6] = { 0 };
+    kn_weight w = { .data = v, .dtype = KN_F32, .rank = 2, .dim = { 2, 3 }, .scale = 1, .name = "blocks.3.to_q" };
+    kn_tensor x = kn_upload(&r, DIMS(1, 2), v);
+    assert_int_equal(kn_linear(&r, x, &w).rank, 0);
+    assert_failed(&r, KN_E_FORMAT, "'blocks.3.to_q': [2, 3]");
+    assert_failed(&r, KN_E_FORMAT, "[1, 2]");
+    r.err = (kn_error){ 0 };
+    w.dtype = KN_I64;
+    kn_linear(&r, x, &w);
+    assert_failed(&r, KN_E_UNSUPPORTED, "I64");
+    end(&r);
+}
+
+static void embedding_decodes_rows_and_refuses_tokens_outside(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float v[] = { 0.5f, 1, -2, 4, 0, 8 };
+    uint8_t room[32];
+    kn_weight w = stored(v, KN_BF16, DIMS(3, 2), room);
+    w.scale = 0.5f;
+    ASSERT_LIST(&r, kn_embedding(&r, &w, (int32_t[]){ 2, 0, 2 }, 3), 0, 0, 4, 0.25, 0.5, 0, 4);
+    kn_embedding(&r, &w, (int32_t[]){ 0, 3 }, 2);
+    assert_failed(&r, KN_E_RANGE, "token 3");
+    r.err = (kn_error){ 0 };
+    kn_embedding(&r, &w, (int32_t[]){ -1 }, 1);
+    assert_failed(&r, KN_E_RANGE, "token -1");
+    end(&r);
+}
+
+/* ---- elementwise and norms ---- */
+
+static void activations_have_their_known_values(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(5), (float[]){ 0, 1, -2, 30, -100 });
+    kn_tensor g = kn_upload(&r, DIMS(4), (float[]){ 0, 1, -2, 30 });
+    kn_tensor t = kn_upload(&r, DIMS(5), (float[]){ 0, 0.5f, -1, 40, 1e-4f });
+    kn_silu(&r, x);
+    kn_gelu_tanh(&r, g);
+    kn_tanh(&r, t);
+    ASSERT_LIST(&r, x, 1e-6, 0, 0.7310585786, -0.2384058440, 30, 0);
+    ASSERT_LIST(&r, g, 1e-6, 0, 0.8411919906, -0.0454023059, 30);
+    ASSERT_LIST(&r, t, 1e-6, 0, 0.4621171573, -0.7615941560, 1, 1e-4);
+    end(&r);
+}
+
+static void additions_are_in_place(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 2), (float[]){ 1, 2, 3, 4 });
+    kn_tensor y = kn_upload(&r, DIMS(2, 2), (float[]){ 10, 20, 30, 40 });
+    kn_add(&r, x, y);
+    ASSERT_LIST(&r, x, 0, 11, 22, 33, 44);
+    kn_add_gated(&r, x, kn_upload(&r, DIMS(2), (float[]){ 2, -1 }), y);
+    ASSERT_LIST(&r, x, 0, 31, 2, 93, 4);
+    kn_add(&r, x, kn_upload(&r, DIMS(4), (float[]){ 0, 0, 0, 0 }));
+    assert_failed(&r, KN_E_USAGE, "[4]");
+    end(&r);
+}
+
+static void swiglu_takes_the_gate_first(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor gate = kn_upload(&r, DIMS(2, 2), (float[]){ 1, 0, -2, 1 });
+    kn_tensor up = kn_upload(&r, DIMS(2, 2), (float[]){ 3, 4, 5, 6 });
+    const double expected[] = { 3 * 0.7310585786, 0, 5 * -0.2384058440, 6 * 0.7310585786 };
+    assert_values(&r, kn_swiglu(&r, gate, up), expected, 2e-6);
+    kn_swiglu(&r, gate, kn_upload(&r, DIMS(1, 3), (float[]){ 0, 0, 0 }));
+    assert_failed(&r, KN_E_USAGE, "[1, 3]");
+    end(&r);
+}
+
+static void norms_have_their_known_values(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float ones[] = { 1, 1, 1, 1 }, w[] = { 1, 2, 3, 4 };
+    kn_weight wv = vector(w, 4), one = vector(ones, 4);
+    kn_tensor x = kn_upload(&r, DIMS(2, 4), (float[]){ 2, -2, 2, -2, 0, 0, 0, 0 });
+    ASSERT_LIST(&r, kn_rms_norm(&r, x, &wv, 0.84f), 1e-6, 0.9090909, -1.8181818, 2.7272727, -3.6363636, 0, 0, 0, 0);
+    ASSERT_LIST(&r, kn_unit_norm(&r, x, &wv, false), 1e-6, 1, -2, 3, -4, 0, 0, 0, 0);
+    ASSERT_LIST(&r, kn_unit_norm(&r, x, &one, true), 1e-6, 0.7310586, -0.2689414, 0.7310586, -0.2689414, 0, 0, 0, 0);
+    kn_tensor y = kn_upload(&r, DIMS(1, 4), (float[]){ 1, 2, 3, 6 }); /* mean 3, variance 3.5 */
+    kn_tensor scale = kn_upload(&r, DIMS(4), (float[]){ 0, 1, 0, -1 });
+    kn_tensor shift = kn_upload(&r, DIMS(4), (float[]){ 0, 0, 5, 6 });
+    ASSERT_LIST(&r, kn_norm_modulate(&r, y, scale, shift, 0.5f), 1e-6, -1, -1, 5, 6);
+    ASSERT_LIST(&r, kn_norm_modulate(&r, y, (kn_tensor){ 0 }, shift, 0.5f), 1e-6, -1, -0.5, 5, 7.5);
+    ASSERT_LIST(&r, kn_norm_modulate(&r, y, scale, (kn_tensor){ 0 }, 0.5f), 1e-6, -1, -1, 0, 0);
+    wv.dim[0] = 3;
+    kn_rms_norm(&r, x, &wv, 0);
+    assert_failed(&r, KN_E_FORMAT, "'vector'");
+    end(&r);
+}
+
+static void rope_turns_neighbours_or_halves(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    /* two heads of 4; angles 90 degrees for the first pair, asin(0.6) for the second */
+    const float v[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    kn_tensor cos = kn_upload(&r, DIMS(1, 2), (float[]){ 0, 0.8f });
+    kn_tensor sin = kn_upload(&r, DIMS(1, 2), (float[]){ 1, 0.6f });
+    kn_tensor x = kn_upload(&r, DIMS(1, 8), v);
+    kn_qk_norm_rope(&r, x, NULL, 0, cos, sin, KN_ROPE_INTERLEAVED);
+    ASSERT_LIST(&r, x, 1e-6, -2, 1, 0, 5, -6, 5, 0.8, 10.6);
+    x = kn_upload(&r, DIMS(1, 8), v);
+    kn_qk_norm_rope(&r, x, NULL, 0, cos, sin, KN_ROPE_HALVES);
+    ASSERT_LIST(&r, x, 1e-6, -3, -0.8, 1, 4.4, -7, 0, 5, 10);
+
+    float w[] = { 1, 2, 1, 2 };
+    kn_weight wv = vector(w, 4);
+    x = kn_upload(&r, DIMS(1, 8), (float[]){ 1, -1, 1, -1, 2, 2, 2, 2 });
+    kn_qk_norm_rope(&r, x, &wv, 0, cos, sin, KN_ROPE_HALVES);
+    ASSERT_LIST(&r, x, 1e-6, -1, -0.4, 1, -2.8, -1, 0.4, 1, 2.8);
+    kn_qk_norm_rope(&r, x, &wv, 0, cos, kn_upload(&r, DIMS(2), (float[]){ 0, 0 }), KN_ROPE_HALVES);
+    assert_failed(&r, KN_E_USAGE, "[1, 8]");
+    end(&r);
+}
+
+/* ---- attention ---- */
+
+struct attention_case {
+    int64_t n, before, own, head;
+    int heads, kv_heads;
+    bool causal;
+};
+
+static void naive_attention(const struct attention_case *c, const float *q, const float *k[2], const float *v[2],
+                            double *out) {
+    int64_t keys = c->before + c->own;
+    double *p = malloc((size_t)KN_MAX(keys, 1) * sizeof *p);
+    for (int64_t i = 0; i < c->n; i++)
+        for (int h = 0; h < c->heads; h++) {
+            int64_t kv = h / (c->heads / c->kv_heads), stride = c->kv_heads * c->head;
+            int64_t visible = c->causal ? KN_MIN(c->before + i + 1, keys) : keys;
+            double max = -INFINITY, sum = 0;
+            for (int64_t j = 0; j < visible; j++) {
+                const float *key = j < c->before ? k[0] + j * stride : k[1] + (j - c->before) * stride;
+                p[j] = 0;
+                for (int64_t e = 0; e < c->head; e++)
+                    p[j] += (double)q[(i * c->heads + h) * c->head + e] * key[kv * c->head + e];
+                p[j] /= sqrt((double)c->head);
+                max = fmax(max, p[j]);
+            }
+            for (int64_t j = 0; j < visible; j++)
+                sum += p[j] = exp(p[j] - max);
+            for (int64_t e = 0; e < c->head; e++) {
+                double o = 0;
+                for (int64_t j = 0; j < visible; j++) {
+                    const float *value = j < c->before ? v[0] + j * stride : v[1] + (j - c->before) * stride;
+                    o += p[j] * value[kv * c->head + e];
+                }
+                out[(i * c->heads + h) * c->head + e] = visible ? o / sum : 0;
+            }
+        }
+    free(p);
+}
+
+static void check_attention(kn_run *r, const struct attention_case *c) {
+    int64_t width = c->kv_heads * c->head, n = c->n * c->heads * c->head;
+    float *q = random_values(n), *k[2], *v[2];
+    const int64_t rows[] = { c->before, c->own };
+    kn_kv kv[2] = { 0 };
+    kn_scope s = kn_scope_open(r);
+    for (int i = 0; i < 2; i++) {
+        k[i] = random_values(rows[i] * width);
+        v[i] = random_values(rows[i] * width);
+        if (rows[i] > 0)
+            kv[i] = (kn_kv){ kn_upload(r, DIMS(rows[i], width), k[i]), kn_upload(r, DIMS(rows[i], width), v[i]) };
+    }
+    for (int64_t i = 0; i < n; i++)
+        q[i] *= 6; /* scores that differ enough to move the running maximum */
+    double *expected = malloc((size_t)KN_MAX(n, 1) * sizeof *expected);
+    naive_attention(c, q, (const float *[]){ k[0], k[1] }, (const float *[]){ v[0], v[1] }, expected);
+    kn_tensor x = kn_upload(r, DIMS(c->n, c->heads * c->head), q);
+    assert_values(r, kn_attention(r, x, kv[0], kv[1], c->heads, c->kv_heads, c->causal), expected, 4e-6);
+    kn_scope_close(r, s, (kn_tensor){ 0 });
+    for (int i = 0; i < 2; i++) {
+        free(k[i]);
+        free(v[i]);
+    }
+    free(q);
+    free(expected);
+}
+
+static void attention_is_softmax_over_both_segments(void **state) {
+    (void)state;
+    static const struct attention_case cases[] = {
+        { 1, 0, 1, 16, 1, 1, false },    { 5, 0, 5, 24, 3, 3, true },      { 17, 9, 17, 64, 4, 2, true },
+        { 33, 300, 33, 32, 2, 1, true }, { 70, 0, 600, 16, 1, 1, false },  { 40, 513, 0, 20, 2, 2, false },
+        { 300, 0, 300, 8, 2, 2, true },  { 9, 40, 31, 128, 10, 1, false }, { 20, 0, 50, 300, 1, 1, false },
+        { 30, 3, 30, 1152, 1, 1, true }, { 6, 5, 2, 16, 2, 2, true },      { 3, 0, 0, 16, 2, 2, false },
+        { 0, 0, 4, 16, 1, 1, false },
+    };
+    kn_run r = begin(2);
+    for (size_t i = 0; i < KN_COUNT(cases); i++)
+        check_attention(&r, &cases[i]);
+    end(&r);
+}
+
+static void attention_refuses_heads_that_do_not_divide(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float v[12] = { 0 };
+    kn_tensor q = kn_upload(&r, DIMS(2, 6), v), k = kn_upload(&r, DIMS(2, 4), v);
+    assert_int_equal(kn_attention(&r, q, (kn_kv){ 0 }, (kn_kv){ k, k }, 4, 4, false).rank, 0);
+    assert_failed(&r, KN_E_USAGE, "[2, 6]");
+    r.err = (kn_error){ 0 };
+    kn_attention(&r, q, (kn_kv){ 0 }, (kn_kv){ k, k }, 2, 2, false);
+    assert_failed(&r, KN_E_USAGE, "[2, 4]");
+    end(&r);
+}
+
+/* ---- pictures ---- */
+
+static void check_conv(kn_run *r, int64_t h, int64_t w, int64_t in, int64_t out, int64_t size, int stride, kn_pad pad,
+                       kn_dtype type) {
+    int64_t oh = (h + pad.top + pad.bottom - size) / stride + 1, ow = (w + pad.left + pad.right - size) / stride + 1;
+    float *x = random_values(h * w * in), *values = random_values(out * size * size * in), *b = random_values(out);
+    uint8_t *room = malloc((size_t)(out * size * size * in) * 4 + 8);
+    kn_weight k = stored(values, type, DIMS(out, size, size, in), room);
+    k.bias = b;
+    double *exact = decoded(&k, out * size * size * in), *expected = malloc((size_t)(oh * ow * out) * sizeof *expected);
+    double largest = 1;
+    for (int64_t i = 0; i < oh * ow * out; i++) {
+        int64_t o = i % out, x0 = i / out % ow * stride - pad.left, y0 = i / out / ow * stride - pad.top;
+        double sum = b[o], total = 0;
+        for (int64_t t = 0; t < size * size * in; t++) {
+            int64_t c = t % in, ix = x0 + t / in % size, iy = y0 + t / in / size;
+            double p = iy < 0 || iy >= h || ix < 0 || ix >= w
+                           ? 0
+                           : x[(iy * w + ix) * in + c] * exact[o * size * size * in + t];
+            sum += p;
+            total += fabs(p);
+        }
+        expected[i] = sum;
+        largest = fmax(largest, total);
+    }
+    kn_scope s = kn_scope_open(r);
+    kn_tensor y = kn_conv2d(r, kn_upload(r, DIMS(h, w, in), x), &k, stride, pad);
+    assert_int_equal(y.dim[0], oh);
+    assert_int_equal(y.dim[1], ow);
+    assert_int_equal(y.dim[2], out);
+    assert_values(r, y, expected, 1e-6 * largest);
+    kn_scope_close(r, s, (kn_tensor){ 0 });
+    free(x);
+    free(values);
+    free(b);
+    free(room);
+    free(exact);
+    free(expected);
+}
+
+static void convolution_is_the_sum_over_its_window(void **state) {
+    (void)state;
+    const kn_pad around = { 1, 1, 1, 1 }, none = { 0 }, behind = { 0, 0, 1, 1 }, odd = { 2, 0, 1, 3 };
+    kn_run r = begin(2);
+    check_conv(&r, 1, 1, 1, 1, 3, 1, around, KN_F32);
+    check_conv(&r, 7, 5, 3, 4, 3, 1, around, KN_F32);
+    check_conv(&r, 8, 6, 4, 96, 3, 1, around, KN_BF16);
+    check_conv(&r, 8, 10, 33, 17, 3, 2, behind, KN_F16);
+    check_conv(&r, 9, 9, 100, 3, 3, 1, around, KN_F32);
+    check_conv(&r, 6, 7, 12, 20, 1, 1, none, KN_BF16);
+    check_conv(&r, 6, 9, 5, 7, 2, 2, none, KN_F8_E4M3);
+    check_conv(&r, 5, 4, 6, 9, 5, 1, odd, KN_F32);
+    check_conv(&r, 2, 2, 2, 2, 7, 1, (kn_pad){ 3, 3, 3, 3 }, KN_F32); /* no window lies inside */
+    end(&r);
+}
+
+static void convolution_refuses_a_picture_smaller_than_its_window(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float v[18] = { 0 };
+    kn_weight w = { .data = v, .dtype = KN_F32, .rank = 4, .dim = { 1, 3, 3, 2 }, .scale = 1, .name = "conv_in" };
+    kn_conv2d(&r, kn_upload(&r, DIMS(2, 3, 2), v), &w, 1, (kn_pad){ 0 });
+    assert_failed(&r, KN_E_FORMAT, "'conv_in'");
+    assert_failed(&r, KN_E_FORMAT, "[2, 3, 2]");
+    end(&r);
+}
+
+static void upsampling_repeats_pixels(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 1, 2), (float[]){ 1, 2, 3, 4 });
+    kn_tensor y = kn_upsample2x(&r, x);
+    assert_int_equal(y.dim[0], 4);
+    assert_int_equal(y.dim[1], 2);
+    ASSERT_LIST(&r, y, 0, 1, 2, 1, 2, 1, 2, 1, 2, 3, 4, 3, 4, 3, 4, 3, 4);
+    end(&r);
+}
+
+static void average_shortcut_follows_the_order_of_virtual_channels(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    /* one output pixel; pixels (0,0) (0,1) (1,0) (1,1) of two channels */
+    kn_tensor x = kn_upload(&r, DIMS(2, 2, 2), (float[]){ 1, 10, 2, 20, 3, 30, 6, 60 });
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, x, 2, 1), 1e-6, 3, 30);            /* plain mean */
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, x, 4, 2), 1e-6, 0, 3, 0, 30);      /* the earlier frame is zero */
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, x, 4, 1), 1e-6, 1.5, 4.5, 15, 45); /* rows of a channel */
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, x, 1, 1), 1e-6, 16.5);             /* all of it */
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, x, 2, 2), 1e-6, 1.5, 15);          /* half of it zeros */
+    kn_tensor wide = kn_upload(&r, DIMS(2, 4, 1), (float[]){ 1, 2, 10, 20, 3, 6, 30, 60 });
+    ASSERT_LIST(&r, kn_avg_shortcut(&r, wide, 1, 1), 1e-6, 3, 30);
+    kn_avg_shortcut(&r, x, 3, 1);
+    assert_failed(&r, KN_E_USAGE, "[2, 2, 2]");
+    end(&r);
+}
+
+static void duplicate_shortcut_follows_the_order_of_virtual_channels(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(1, 1, 4), (float[]){ 1, 2, 3, 4 });
+    /* as many out as in, two frames: every channel to all four corners */
+    ASSERT_LIST(&r, kn_dup_shortcut(&r, x, 4, 2), 0, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4);
+    /* half as many, two frames: channel 2o + 1 */
+    ASSERT_LIST(&r, kn_dup_shortcut(&r, x, 2, 2), 0, 2, 4, 2, 4, 2, 4, 2, 4);
+    /* half as many, one frame: channel 2o above, 2o + 1 below */
+    ASSERT_LIST(&r, kn_dup_shortcut(&r, x, 2, 1), 0, 1, 3, 1, 3, 2, 4, 2, 4);
+    kn_tensor two = kn_upload(&r, DIMS(2, 1, 1), (float[]){ 5, 7 });
+    ASSERT_LIST(&r, kn_dup_shortcut(&r, two, 1, 1), 0, 5, 5, 5, 5, 7, 7, 7, 7);
+    kn_dup_shortcut(&r, kn_upload(&r, DIMS(1, 1, 3), (float[]){ 0, 0, 0 }), 1, 1);
+    assert_failed(&r, KN_E_USAGE, "[1, 1, 3]");
+    end(&r);
+}
+
+/* ---- devices ---- */
+
+/* A bit of everything, large enough to be shared out. */
+static float *compute_something(unsigned threads, int64_t *ret_n) {
+    seed = 42;
+    kn_run r = begin(threads);
+    enum { N = 150, D = 96, HEADS = 3 };
+    float *v = random_values(N * D), *m = random_values(9 * D * D), *one = random_values(D);
+    uint8_t *room = malloc(2 * 9 * D * D + 1);
+    kn_weight square = { .data = m, .dtype = KN_F32, .rank = 2, .dim = { 3 * D, D }, .scale = 1, .name = "m" };
+    kn_weight bf16 = stored(m, KN_BF16, DIMS(D, 3, 3, D), room);
+    kn_weight wv = vector(one, D);
+    kn_tensor x = kn_upload(&r, DIMS(N, D), v);
+    x = kn_rms_norm(&r, x, &wv, 1e-6f);
+    kn_tensor y = kn_linear(&r, x, &square);
+    y = kn_swiglu(&r, y, kn_linear(&r, x, &square));
+    kn_tensor few = kn_linear(&r, kn_rows(&r, x, 3, 5), &square);
+    kn_tensor kv = kn_upload(&r, DIMS(N, D / HEADS), m);
+    kn_tensor a = kn_attention(&r, x, (kn_kv){ kv, kv }, (kn_kv){ kv, kv }, HEADS, 1, true);
+    kn_tensor c = kn_conv2d(&r, kn_reshape(&r, x, DIMS(15, 10, D)), &bf16, 1, (kn_pad){ 1, 1, 1, 1 });
+    c = kn_unit_norm(&r, c, &wv, true);
+    const kn_tensor parts[] = { y, few, a, c };
+    float *all = malloc(sizeof(float) * (N * 3 * D + 5 * 3 * D + 2 * N * D));
+    int64_t n = 0;
+    for (size_t i = 0; i < KN_COUNT(parts); i++) {
+        kn_download(&r, parts[i], all + n);
+        n += kn_elements(parts[i]);
+    }
+    if (r.err.code)
+        fail_msg("%s", r.err.text);
+    end(&r);
+    free(v);
+    free(m);
+    free(one);
+    free(room);
+    *ret_n = n;
+    return all;
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+    (void)state;
+    int64_t n = 0, again = 0;
+    float *one = compute_something(1, &n);
+    static const unsigned threads[] = { 2, 3, 5 };
+    for (size_t i = 0; i < KN_COUNT(threads); i++) {
+        float *many = compute_something(threads[i], &again);
+        assert_int_equal(again, n);
+        assert_memory_equal(many, one, (size_t)n * sizeof *one);
+        free(many);
+    }
+    free(one);
+}
+
+static void *compute_apart(void *ret) {
+    enum { N = 64 };
+    kn_run r = begin(2);
+    float v[N * N];
+    for (int i = 0; i < N * N; i++)
+        v[i] = (float)(i % 7);
+    kn_weight w = { .data = v, .dtype = KN_F32, .rank = 2, .dim = { N, N }, .scale = 1 };
+    kn_tensor x = kn_upload(&r, DIMS(N, N), v);
+    for (int i = 0; i < 50; i++) {
+        kn_scope s = kn_scope_open(&r);
+        kn_scope_close(&r, s, kn_linear(&r, x, &w));
+    }
+    *(kn_code *)ret = r.err.code;
+    end(&r);
+    return NULL;
+}
+
+static void two_devices_share_nothing(void **state) {
+    (void)state;
+    pthread_t thread;
+    kn_code here = KN_E_IO, there = KN_E_IO;
+    assert_int_equal(pthread_create(&thread, NULL, compute_apart, &there), 0);
+    compute_apart(&here);
+    pthread_join(thread, NULL);
+    assert_int_equal(here, KN_OK);
+    assert_int_equal(there, KN_OK);
+}
+
+static void environment_chooses_the_kernels(void **state) {
+    (void)state;
+    char *before = strdup(getenv("KUNO_CPU"));
+    kn_error err = { 0 };
+    kn_device *d = NULL;
+    setenv("KUNO_CPU", "reference", 1);
+    assert_true(kn_device_open_cpu(3, &d, &err));
+    assert_string_equal(kn_device_name(d), "cpu");
+    assert_string_equal(kn_device_kernels(d), "reference");
+    assert_int_equal(kn_device_threads(d), 3);
+    kn_device_close(d);
+    setenv("KUNO_CPU", "pentium", 1);
+    assert_false(kn_device_open_cpu(1, &d, &err));
+    assert_int_equal(err.code, KN_E_USAGE);
+    assert_non_null(strstr(err.text, "'pentium'"));
+    assert_non_null(strstr(err.text, "reference"));
+    setenv("KUNO_CPU", before, 1);
+    free(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scope_releases_all_but_what_it_keeps),
+        cmocka_unit_test(kept_tensor_belongs_to_the_scope_around),
+        cmocka_unit_test(keeping_a_view_keeps_what_it_looks_at),
+        cmocka_unit_test(keeping_a_tensor_from_outside_does_not_move_it_inwards),
+        cmocka_unit_test(dropped_neighbours_merge_and_the_smallest_hole_is_taken),
+        cmocka_unit_test(memory_is_aligned_and_peak_is_counted_since_the_last_call),
+        cmocka_unit_test(exhausted_memory_is_an_error_with_figures),
+        cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(first_failure_stays_and_ops_do_nothing_after_it),
+        cmocka_unit_test(none_is_refused_where_a_tensor_is_needed),
+        cmocka_unit_test(views_share_memory_and_are_bounded),
+        cmocka_unit_test(nan_and_infinity_are_found_wherever_they_are),
+        cmocka_unit_test(stop_flag_ends_every_later_op),
+        cmocka_unit_test(stop_flag_ends_ops_under_way),
+        cmocka_unit_test(linear_is_the_sum_of_products_in_every_format_and_size),
+        cmocka_unit_test(linear_names_the_weight_that_does_not_fit),
+        cmocka_unit_test(embedding_decodes_rows_and_refuses_tokens_outside),
+        cmocka_unit_test(activations_have_their_known_values),
+        cmocka_unit_test(additions_are_in_place),
+        cmocka_unit_test(swiglu_takes_the_gate_first),
+        cmocka_unit_test(norms_have_their_known_values),
+        cmocka_unit_test(rope_turns_neighbours_or_halves),
+        cmocka_unit_test(attention_is_softmax_over_both_segments),
+        cmocka_unit_test(attention_refuses_heads_that_do_not_divide),
+        cmocka_unit_test(convolution_is_the_sum_over_its_window),
+        cmocka_unit_test(convolution_refuses_a_picture_smaller_than_its_window),
+        cmocka_unit_test(upsampling_repeats_pixels),
+        cmocka_unit_test(average_shortcut_follows_the_order_of_virtual_channels),
+        cmocka_unit_test(duplicate_shortcut_follows_the_order_of_virtual_channels),
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(two_devices_share_nothing),
+        cmocka_unit_test(environment_chooses_the_kernels),
+    };
+    int failures = 0;
+    for (int t = 0; kn_tier_name(t); t++)
+        if (kn_tier_is_here(t)) {
+            setenv("KUNO_CPU", kn_tier_name(t), 1);
+            failures += cmocka_run_group_tests_name(kn_tier_name(t), tests, NULL, NULL);
+        }
+    return failures;
+}
