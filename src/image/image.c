@@ -1,0 +1,49 @@
+#include "image/image.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kn_image_free(kn_image *image) {
+    free(image->pixels);
+    *image = (kn_image){ 0 };
+}
+
+kn_image_kind kn_image_kind_of(const void *data, size_t len) {
+    static const struct {
+        kn_image_kind kind;
+        size_t at, len;
+        const char *bytes;
+    } signs[] = {
+        { KN_IMAGE_PNG, 0, 8, "\x89PNG\r\n\x1a\n" },
+        { KN_IMAGE_JPEG, 0, 3, "\xFF\xD8\xFF" },
+        { KN_IMAGE_WEBP, 8, 4, "WEBP" },
+        { KN_IMAGE_GIF, 0, 6, "GIF87a" },
+        { KN_IMAGE_GIF, 0, 6, "GIF89a" },
+        { KN_IMAGE_BMP, 0, 2, "BM" },
+        { KN_IMAGE_TIFF, 0, 4, "II*\0" },
+        { KN_IMAGE_TIFF, 0, 4, "MM\0*" },
+        { KN_IMAGE_AVIF, 4, 8, "ftypavif" },
+        { KN_IMAGE_AVIF, 4, 8, "ftypavis" },
+        { KN_IMAGE_HEIF, 4, 8, "ftypheic" },
+        { KN_IMAGE_HEIF, 4, 8, "ftypheix" },
+        { KN_IMAGE_HEIF, 4, 8, "ftypmif1" },
+        { KN_IMAGE_JXL, 0, 2, "\xFF\x0A" },
+        { KN_IMAGE_JXL, 0, 8, "\0\0\0\x0CJXL " },
+    };
+    for (size_t i = 0; i < KN_COUNT(signs); i++) {
+        bool fits = len >= signs[i].at + signs[i].len;
+        if (fits && memcmp((const char *)data + signs[i].at, signs[i].bytes, signs[i].len) == 0)
+            return signs[i].kind;
+    }
+    return KN_IMAGE_UNKNOWN;
+}
+
+const char *kn_image_kind_name(kn_image_kind kind) {
+    static const char *const names[] = {
+        [KN_IMAGE_UNKNOWN] = "unknown", [KN_IMAGE_PNG] = "PNG",     [KN_IMAGE_JPEG] = "JPEG", [KN_IMAGE_WEBP] = "WebP",
+        [KN_IMAGE_GIF] = "GIF",         [KN_IMAGE_BMP] = "BMP",     [KN_IMAGE_TIFF] = "TIFF", [KN_IMAGE_AVIF] = "AVIF",
+        [KN_IMAGE_HEIF] = "HEIF",       [KN_IMAGE_JXL] = "JPEG XL",
+    };
+    return names[kind];
+}

@@ -1,0 +1,549 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <png.h>
+
+#include "base/file.h"
+#include "failing_alloc.h"
+#include "image/parameters.h"
+#include "image/png.h"
+
+/* ---- files made here ---- */
+
+static const kn_image_limits limits = { .bytes = 1 << 20, .side = 4096, .pixels = 1 << 20 };
+
+static void load(const char *name, kn_buf *into) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/image/%s", KN_TEST_DATA, name);
+    kn_error err = { 0 };
+    kn_buf_init(into, 1 << 20);
+    if (!kn_file_read(path, 1 << 20, into, &err))
+        fail_msg("%s: %s", name, err.text);
+}
+
+/* A picture that differs in every pixel and channel. */
+static kn_image gradient(uint32_t width, uint32_t height, unsigned channels) {
+    kn_image p = { width, height, channels, malloc((size_t)width * height * channels) };
+    assert_non_null(p.pixels);
+    for (size_t i = 0; i < (size_t)width * height * channels; i++)
+        p.pixels[i] = (uint8_t)(i * 7 + i / 11);
+    return p;
+}
+
+static void append(png_structp png, png_bytep data, size_t len) {
+    assert_true(kn_buf_add(png_get_io_ptr(png), data, len));
+}
+
+static void flush_nothing(png_structp png) {
+    (void)png;
+}
+
+enum { SIDE = 11 };
+
+/* The sample of one channel: all values of the depth occur. */
+static unsigned sample(unsigned x, unsigned y, unsigned channel, int depth) {
+    return (x * 5077 + y * 12289 + channel * 20011) & ((1u << depth) - 1);
+}
+
+static unsigned channels_of(int type) {
+    return (type & PNG_COLOR_MASK_COLOR && !(type & PNG_COLOR_MASK_PALETTE) ? 3 : 1) + !!(type & PNG_COLOR_MASK_ALPHA);
+}
+
+static png_color palette_entry(unsigned i) {
+    return (png_color){ (png_byte)(i * 3), (png_byte)(255 - i), (png_byte)(i ^ 0x5A) };
+}
+
+/* Writes SIDE x SIDE samples in a form that kn_png_write itself never uses. */
+static void make_png(int type, int depth, bool interlaced, bool transparent, bool animated, kn_buf *into) {
+    kn_buf_init(into, 1 << 20);
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+    png_infop info = png_create_info_struct(png);
+    png_set_write_fn(png, into, append, flush_nothing);
+    png_set_IHDR(png, info, SIDE, SIDE, depth, type, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_color palette[256];
+    png_byte alphas[256];
+    for (unsigned i = 0; i < 256; i++) {
+        palette[i] = palette_entry(i);
+        alphas[i] = (png_byte)(i * 31);
+    }
+    if (type == PNG_COLOR_TYPE_PALETTE)
+        png_set_PLTE(png, info, palette, 1 << depth);
+    /* One colour is transparent: that of the pixel at (1, 2). */
+    png_color_16 key = { .gray = (png_uint_16)sample(1, 2, 0, depth),
+                         .red = (png_uint_16)sample(1, 2, 0, depth),
+                         .green = (png_uint_16)sample(1, 2, 1, depth),
+                         .blue = (png_uint_16)sample(1, 2, 2, depth) };
+    if (transparent)
+        png_set_tRNS(png, info, alphas, 1 << (depth < 8 ? depth : 8), &key);
+    png_write_info(png, info);
+    if (animated)
+        png_write_chunk(png, (png_const_bytep) "acTL", (png_const_bytep) "\0\0\0\2\0\0\0\0", 8);
+    if (depth < 8)
+        png_set_packing(png);
+    int passes = png_set_interlace_handling(png);
+    for (int pass = 0; pass < passes; pass++) {
+        for (unsigned y = 0; y < SIDE; y++) {
+            png_byte row[SIDE * 8], *at = row;
+            for (unsigned x = 0; x < SIDE; x++) {
+                for (unsigned c = 0; c < channels_of(type); c++) {
+                    if (depth == 16)
+                        *at++ = (png_byte)(sample(x, y, c, depth) >> 8);
+                    *at++ = (png_byte)sample(x, y, c, depth);
+                }
+            }
+            png_write_row(png, row);
+        }
+    }
+    png_write_end(png, info);
+    png_destroy_write_struct(&png, &info);
+}
+
+static unsigned to_8_bits(unsigned v, int depth) {
+    return (unsigned)((v * 255.0 / ((1u << depth) - 1)) + 0.5);
+}
+
+static void expect_pixel(int type, int depth, bool transparent, unsigned x, unsigned y, unsigned rgba[4]) {
+    unsigned first = sample(x, y, 0, depth), colours = channels_of(type) - !!(type & PNG_COLOR_MASK_ALPHA);
+    rgba[3] = 255;
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_color c = palette_entry(first);
+        rgba[0] = c.red;
+        rgba[1] = c.green;
+        rgba[2] = c.blue;
+        if (transparent)
+            rgba[3] = (first * 31) & 255;
+        return;
+    }
+    bool is_key = true;
+    for (unsigned c = 0; c < 3; c++) {
+        unsigned channel = c < colours ? c : 0;
+        rgba[c] = to_8_bits(sample(x, y, channel, depth), depth);
+        is_key &= sample(x, y, channel, depth) == sample(1, 2, channel, depth);
+    }
+    if (type & PNG_COLOR_MASK_ALPHA)
+        rgba[3] = to_8_bits(sample(x, y, colours, depth), depth);
+    else if (transparent && is_key)
+        rgba[3] = 0;
+}
+
+/* ---- reading ---- */
+
+static void given_files_have_their_stated_result(void **state) {
+    (void)state;
+    KN_AUTO_BUF text;
+    load("cases.json", &text);
+    json_t *cases = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, NULL);
+    assert_true(json_array_size(cases) >= 17);
+    size_t i = 0;
+    json_t *row = NULL;
+    json_array_foreach(cases, i, row) {
+        const char *file = NULL, *expect = NULL, *says = "";
+        json_t *decoded = NULL;
+        assert_int_equal(json_unpack(row, "{s:s, s:s, s?s, s?o}", "file", &file, "expect", &expect, "says", &says,
+                                     "decoded", &decoded),
+                         0);
+        KN_AUTO_BUF data;
+        load(file, &data);
+        kn_image image = { 0 };
+        kn_error err = { 0 };
+        bool ok = kn_png_read(data.data, data.len, &limits, &image, &err);
+        if (ok != (strcmp(expect, "accept") == 0))
+            fail_msg("%s: %s", file, ok ? "is accepted" : err.text);
+        if (!ok && !strstr(err.text, says))
+            fail_msg("%s: says '%s', not '%s'", file, err.text, says);
+        if (!ok)
+            continue;
+        assert_int_equal(image.channels, 4);
+        assert_int_equal(image.width, json_integer_value(json_object_get(decoded, "w")));
+        assert_int_equal(image.height, json_integer_value(json_object_get(decoded, "h")));
+        size_t j = 0;
+        json_t *pixel = NULL;
+        json_array_foreach(json_object_get(decoded, "px"), j, pixel) {
+            int x, y, c[4], tolerance;
+            json_unpack(pixel, "[i, i, [i, i, i, i], i]", &x, &y, &c[0], &c[1], &c[2], &c[3], &tolerance);
+            for (int k = 0; k < 4; k++) {
+                int got = image.pixels[((size_t)y * image.width + (size_t)x) * 4 + (size_t)k];
+                if (abs(got - c[k]) > tolerance)
+                    fail_msg("%s: channel %d at %d,%d is %d, not %d", file, k, x, y, got, c[k]);
+            }
+        }
+        kn_image_free(&image);
+    }
+    json_decref(cases);
+}
+
+static void every_kind_of_png_gives_its_exact_pixels(void **state) {
+    (void)state;
+    static const struct {
+        int type, depths[6];
+    } kinds[] = {
+        { PNG_COLOR_TYPE_GRAY, { 1, 2, 4, 8, 16 } }, { PNG_COLOR_TYPE_PALETTE, { 1, 2, 4, 8 } },
+        { PNG_COLOR_TYPE_RGB, { 8, 16 } },           { PNG_COLOR_TYPE_GRAY_ALPHA, { 8, 16 } },
+        { PNG_COLOR_TYPE_RGB_ALPHA, { 8, 16 } },
+    };
+    unsigned seen = 0;
+    for (size_t k = 0; k < KN_COUNT(kinds); k++) {
+        for (const int *depth = kinds[k].depths; *depth; depth++) {
+            for (unsigned form = 0; form < 4; form++) {
+                bool interlaced = form & 1, transparent = form & 2;
+                int type = kinds[k].type;
+                if (transparent && type & PNG_COLOR_MASK_ALPHA)
+                    continue;
+                KN_AUTO_BUF file;
+                make_png(type, *depth, interlaced, transparent, false, &file);
+                kn_image image = { 0 };
+                kn_error err = { 0 };
+                if (!kn_png_read(file.data, file.len, &limits, &image, &err))
+                    fail_msg("type %d, depth %d, form %u: %s", type, *depth, form, err.text);
+                for (unsigned at = 0; at < SIDE * SIDE; at++) {
+                    unsigned want[4];
+                    expect_pixel(type, *depth, transparent, at % SIDE, at / SIDE, want);
+                    for (unsigned c = 0; c < 4; c++) {
+                        if (image.pixels[at * 4 + c] != want[c])
+                            fail_msg("type %d, depth %d, form %u: channel %u of pixel %u is %d, not %u", type, *depth,
+                                     form, c, at, image.pixels[at * 4 + c], want[c]);
+                    }
+                }
+                kn_image_free(&image);
+                seen++;
+            }
+        }
+    }
+    assert_int_equal(seen, 4 * 11 + 2 * 4);
+}
+
+static void refuses_an_animation_by_name(void **state) {
+    (void)state;
+    KN_AUTO_BUF file;
+    make_png(PNG_COLOR_TYPE_RGB, 8, false, false, true, &file);
+    kn_image image = { 0 };
+    kn_error err = { 0 };
+    assert_false(kn_png_read(file.data, file.len, &limits, &image, &err));
+    assert_int_equal(err.code, KN_E_UNSUPPORTED);
+    assert_string_equal(err.text, "is an animated PNG file; only still pictures are supported");
+}
+
+static void limits_are_told_from_the_header(void **state) {
+    (void)state;
+    kn_image wide = gradient(64, 2, 3), image = { 0 };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    kn_error err = { 0 };
+    assert_true(kn_png_write(&wide, NULL, 0, &file, &err));
+    kn_image_free(&wide);
+    static const struct {
+        kn_image_limits limits;
+        const char *says;
+    } rows[] = {
+        { { 1 << 20, 63, 1 << 20 }, "is 64x2 pixels large; at most 63 are allowed on a side" },
+        { { 1 << 20, 64, 127 }, "is 64x2 pixels large; at most 127 are allowed in all" },
+        { { 20, 64, 128 }, " bytes, at most 20 are allowed" },
+        { { 1 << 20, 64, 128 }, NULL },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        err = (kn_error){ 0 };
+        bool ok = kn_png_read(file.data, file.len, &rows[i].limits, &image, &err);
+        assert_int_equal(ok, !rows[i].says);
+        assert_true(ok || (err.code == KN_E_RANGE && strstr(err.text, rows[i].says)));
+        kn_image_free(&image);
+    }
+}
+
+static void a_file_cut_anywhere_is_refused(void **state) {
+    (void)state;
+    kn_image made = gradient(9, 7, 4), image = { 0 };
+    const kn_png_text entry = { "parameters", "caf\xC3\xA9" };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    kn_error err = { 0 };
+    assert_true(kn_png_write(&made, &entry, 1, &file, &err));
+    kn_png_texts texts = { 0 };
+    for (size_t len = 0; len < file.len; len++) {
+        uint8_t *exact = malloc(KN_MAX(len, 1)); /* so that a sanitizer sees a read beyond the end */
+        assert_non_null(exact);
+        memcpy(exact, file.data, len);
+        assert_false(kn_png_read(exact, len, &limits, &image, NULL));
+        assert_false(kn_png_texts_read(exact, len, &limits, &texts, NULL));
+        free(exact);
+    }
+    kn_image_free(&made);
+}
+
+static void a_flipped_bit_never_changes_pixels(void **state) {
+    (void)state;
+    kn_image made = gradient(9, 7, 4);
+    const kn_png_text entry = { "parameters", "Steps: 8" };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    kn_error err = { 0 };
+    assert_true(kn_png_write(&made, &entry, 1, &file, &err));
+    unsigned accepted = 0;
+    for (size_t bit = 0; bit < file.len * 8; bit++) {
+        file.data[bit / 8] ^= (char)(1 << bit % 8);
+        kn_image image = { 0 };
+        if (kn_png_read(file.data, file.len, &limits, &image, NULL)) {
+            accepted++;
+            assert_memory_equal(image.pixels, made.pixels, (size_t)9 * 7 * 4);
+            kn_image_free(&image);
+        }
+        kn_png_texts texts = { 0 };
+        assert_false(kn_png_texts_read(file.data, file.len, &limits, &texts, NULL));
+        file.data[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    assert_in_range(accepted, 1, 8 * (12 + strlen("parameters") + 1 + strlen("Steps: 8"))); /* within the text chunk */
+    kn_image_free(&made);
+}
+
+static void damaged_transparency_is_not_dropped(void **state) {
+    (void)state;
+    KN_AUTO_BUF file;
+    make_png(PNG_COLOR_TYPE_PALETTE, 8, false, true, false, &file);
+    char *chunk = memmem(file.data, file.len, "tRNS", 4);
+    assert_non_null(chunk);
+    chunk[5] ^= 1;
+    kn_image image = { 0 };
+    kn_error err = { 0 };
+    assert_false(kn_png_read(file.data, file.len, &limits, &image, &err));
+    assert_int_equal(err.code, KN_E_FORMAT);
+}
+
+/* ---- writing ---- */
+
+static void written_pixels_come_back(void **state) {
+    (void)state;
+    static const uint32_t sizes[][2] = { { 1, 1 }, { 1, 300 }, { 300, 1 }, { 33, 17 }, { 128, 128 } };
+    for (size_t i = 0; i < KN_COUNT(sizes); i++) {
+        for (unsigned channels = 3; channels <= 4; channels++) {
+            kn_image made = gradient(sizes[i][0], sizes[i][1], channels), image = { 0 };
+            KN_AUTO_BUF file;
+            kn_buf_init(&file, 1 << 20);
+            kn_error err = { 0 };
+            assert_true(kn_png_write(&made, NULL, 0, &file, &err));
+            assert_true(kn_png_read(file.data, file.len, &limits, &image, &err));
+            assert_int_equal(image.width, made.width);
+            assert_int_equal(image.height, made.height);
+            for (size_t p = 0; p < (size_t)made.width * made.height; p++) {
+                assert_memory_equal(image.pixels + p * 4, made.pixels + p * channels, channels);
+                assert_true(channels == 4 || image.pixels[p * 4 + 3] == 255);
+            }
+            kn_image_free(&made);
+            kn_image_free(&image);
+        }
+    }
+}
+
+static void the_same_picture_gives_the_same_bytes(void **state) {
+    (void)state;
+    kn_image made = gradient(40, 30, 3);
+    KN_AUTO_BUF one, two;
+    kn_buf_init(&one, 1 << 20);
+    kn_buf_init(&two, 1 << 20);
+    kn_error err = { 0 };
+    assert_true(kn_png_write(&made, NULL, 0, &one, &err));
+    assert_true(kn_png_write(&made, NULL, 0, &two, &err));
+    assert_int_equal(one.len, two.len);
+    assert_memory_equal(one.data, two.data, one.len);
+    assert_null(memmem(one.data, one.len, "tIME", 4));
+    kn_image_free(&made);
+}
+
+static void writing_stops_at_the_limit_of_the_buffer(void **state) {
+    (void)state;
+    kn_image made = gradient(64, 64, 4);
+    for (size_t i = 0, v = 1; i < 64 * 64 * 4; i++, v = v * 48271 % 2147483647)
+        made.pixels[i] = (uint8_t)(v >> 8); /* noise does not compress */
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1000);
+    kn_error err = { 0 };
+    assert_false(kn_png_write(&made, NULL, 0, &file, &err));
+    assert_int_equal(err.code, KN_E_RANGE);
+    assert_string_equal(err.text, "becomes larger than 1000 bytes as a PNG file");
+    kn_image_free(&made);
+}
+
+/* ---- texts ---- */
+
+static void texts_come_back_byte_for_byte(void **state) {
+    (void)state;
+    static const char *const values[] = {
+        "",
+        "Steps: 8, Seed: 18446744073709551615",
+        "line\nline\n\n tab\t \"quoted\" \\ end ",
+        "caf\xC3\xA9",
+        "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80 \xE5\x8F\xA4\xE6\xB1\xA0\n\xD7\xA9",
+    };
+    for (size_t i = 0; i < KN_COUNT(values); i++) {
+        kn_image made = gradient(3, 3, 3);
+        const kn_png_text entries[] = { { KN_PARAMETERS_KEY, values[i] }, { "Software", "kuno" } };
+        KN_AUTO_BUF file;
+        kn_buf_init(&file, 1 << 20);
+        kn_error err = { 0 };
+        assert_true(kn_png_write(&made, entries, 2, &file, &err));
+        bool ascii = i < 3;
+        assert_int_equal(!!memmem(file.data, file.len, "tEXtparameters", 14), ascii);
+        assert_int_equal(!!memmem(file.data, file.len, "iTXtparameters\0\0\0\0\0", 19), !ascii);
+        assert_non_null(memmem(file.data, file.len, values[i], strlen(values[i]))); /* not compressed */
+        kn_png_texts texts = { 0 };
+        assert_true(kn_png_texts_read(file.data, file.len, &limits, &texts, &err));
+        assert_int_equal(texts.count, 2);
+        assert_string_equal(kn_png_texts_find(&texts, KN_PARAMETERS_KEY), values[i]);
+        assert_string_equal(kn_png_texts_find(&texts, "Software"), "kuno");
+        assert_null(kn_png_texts_find(&texts, "prompt"));
+        kn_png_texts_free(&texts);
+        kn_image_free(&made);
+    }
+}
+
+static void texts_that_png_cannot_hold_are_refused(void **state) {
+    (void)state;
+    kn_image made = gradient(3, 3, 3);
+    static const kn_png_text rows[] = { { "key", "\xFF" }, { "", "empty key" }, { "line\nkey", "x" } };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF file;
+        kn_buf_init(&file, 1 << 20);
+        kn_error err = { 0 };
+        assert_false(kn_png_write(&made, &rows[i], 1, &file, &err));
+        assert_int_not_equal(err.code, KN_OK);
+    }
+    kn_image_free(&made);
+}
+
+static void texts_of_other_programs_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *key, *starts;
+    } rows[] = {
+        { "workflow-a1111.png", "parameters", "a red boat on a quiet lake, second line\nwith a break\nNegative" },
+        { "workflow-2512-itxt.png", "prompt", "{\"37\": {\"class_type\": \"UNETLoader\"" },
+        { "workflow-2512-compressed.png", "prompt", "{\"37\": {\"class_type\": \"UNETLoader\"" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF file;
+        load(rows[i].file, &file);
+        kn_png_texts texts = { 0 };
+        kn_error err = { 0 };
+        if (!kn_png_texts_read(file.data, file.len, &limits, &texts, &err))
+            fail_msg("%s: %s", rows[i].file, err.text);
+        const char *text = kn_png_texts_find(&texts, rows[i].key);
+        assert_non_null(text);
+        assert_memory_equal(text, rows[i].starts, strlen(rows[i].starts));
+        kn_png_texts_free(&texts);
+    }
+}
+
+static void texts_that_are_damaged_or_expand_without_end_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *says;
+    } rows[] = {
+        { "workflow-refuse-bad-crc.png", "CRC" },
+        { "crc-text.png", "CRC" },
+        { "ztxt-8MB.png", "zTXt" },
+        { "text.png", "known format" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF file;
+        load(rows[i].file, &file);
+        kn_png_texts texts = { 0 };
+        kn_error err = { 0 };
+        assert_false(kn_png_texts_read(file.data, file.len, &limits, &texts, &err));
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("%s: says '%s', not '%s'", rows[i].file, err.text, rows[i].says);
+    }
+}
+
+static void many_texts_together_are_bounded(void **state) {
+    (void)state;
+    /* One compressed text of 4 MiB, forty times: 180 kB that would become 160 MiB. */
+    char *long_text = malloc((4 << 20) + 1);
+    assert_non_null(long_text);
+    memset(long_text, 'x', 4 << 20);
+    long_text[4 << 20] = 0;
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+    png_infop info = png_create_info_struct(png);
+    png_set_write_fn(png, &file, append, flush_nothing);
+    png_set_IHDR(png, info, 1, 1, 8, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_text entry = { .compression = PNG_TEXT_COMPRESSION_zTXt, .key = (char[]){ "key" }, .text = long_text };
+    for (int i = 0; i < 40; i++)
+        png_set_text(png, info, &entry, 1);
+    png_write_info(png, info);
+    png_write_row(png, (png_const_bytep) "x");
+    png_write_end(png, info);
+    png_destroy_write_struct(&png, &info);
+    free(long_text);
+
+    kn_png_texts texts = { 0 };
+    kn_error err = { 0 };
+    assert_false(kn_png_texts_read(file.data, file.len, &limits, &texts, &err));
+    assert_int_equal(err.code, KN_E_RANGE);
+    kn_image image = { 0 };
+    err = (kn_error){ 0 };
+    assert_true(kn_png_read(file.data, file.len, &limits, &image, &err)); /* the pixels do not need them */
+    kn_image_free(&image);
+}
+
+/* ---- memory ---- */
+
+static bool write_read_and_list(const kn_image *made, kn_error *err) {
+    const kn_png_text entries[] = { { "parameters", "caf\xC3\xA9" }, { "Software", "kuno" } };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    kn_image image = { 0 };
+    kn_png_texts texts = { 0 };
+    bool ok = kn_png_write(made, entries, 2, &file, err) && kn_png_read(file.data, file.len, &limits, &image, err) &&
+              kn_png_texts_read(file.data, file.len, &limits, &texts, err);
+    kn_image_free(&image);
+    kn_png_texts_free(&texts);
+    return ok;
+}
+
+static void any_failed_allocation_is_an_error_without_a_leak(void **state) {
+    (void)state;
+    kn_image made = gradient(20, 20, 4);
+    long before = alloc_live, n = 0;
+    for (bool ok = false; !ok; n++) {
+        alloc_fails_after = n;
+        alloc_has_failed = false;
+        kn_error err = { 0 };
+        ok = write_read_and_list(&made, &err);
+        alloc_fails_after = -1;
+        assert_int_equal(ok, !alloc_has_failed);
+        assert_int_equal(err.code, ok ? KN_OK : KN_E_NOMEM);
+        assert_int_equal(alloc_live, before);
+    }
+    assert_in_range(n, 20, 1000); /* libpng's own allocations are among them */
+    kn_image_free(&made);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_files_have_their_stated_result),
+        cmocka_unit_test(every_kind_of_png_gives_its_exact_pixels),
+        cmocka_unit_test(refuses_an_animation_by_name),
+        cmocka_unit_test(limits_are_told_from_the_header),
+        cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(a_flipped_bit_never_changes_pixels),
+        cmocka_unit_test(damaged_transparency_is_not_dropped),
+        cmocka_unit_test(written_pixels_come_back),
+        cmocka_unit_test(the_same_picture_gives_the_same_bytes),
+        cmocka_unit_test(writing_stops_at_the_limit_of_the_buffer),
+        cmocka_unit_test(texts_come_back_byte_for_byte),
+        cmocka_unit_test(texts_that_png_cannot_hold_are_refused),
+        cmocka_unit_test(texts_of_other_programs_are_read),
+        cmocka_unit_test(texts_that_are_damaged_or_expand_without_end_are_refused),
+        cmocka_unit_test(many_texts_together_are_bounded),
+        cmocka_unit_test(any_failed_allocation_is_an_error_without_a_leak),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
