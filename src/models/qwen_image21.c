@@ -209,10 +209,12 @@ void kn_qwen21_prefill(kn_run *r, const kn_qwen21 *m, kn_tensor text, const kn_q
 
     kn_rope rope = kn_rope_new(r, &m->axes, positions, n);
     free(positions);
+    kn_watch(r, rope.cos, "rope.cos");
+    kn_watch(r, rope.sin, "rope.sin");
     struct modulation still = modulate(r, m, 0);
     for (int l = 0; l < m->layers; l++) {
         block(r, m, &m->layer[l], x, &still, rope, (kn_kv){ 0 }, segments, count, &ret->kv[l]);
-        kn_watch(r, x, "prefix.block%d", l);
+        kn_watch(r, x, "block%d", l);
     }
     kn_scope_close(r, s, KN_NONE);
 }
@@ -229,6 +231,8 @@ kn_tensor kn_qwen21_velocity(kn_run *r, const kn_qwen21 *m, const kn_qwen21_pref
     kn_scope s = kn_scope_open(r);
     kn_rope rope = kn_rope_new(r, &m->axes, positions, n);
     free(positions);
+    kn_watch(r, rope.cos, "rope.cos");
+    kn_watch(r, rope.sin, "rope.sin");
     struct modulation mod = modulate(r, m, sigma);
     const struct segment picture = { .rows = n, .causal = false };
     kn_tensor x = kn_linear(r, latent, &m->image_in);

@@ -1,0 +1,66 @@
+#include "pipelines/component.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+static bool bind(kn_component *c, bool check_only, kn_error *err) {
+    kn_binder *b = NULL;
+    if (!kn_binder_new(c->file, c->prefix, check_only, &b, err))
+        return false;
+    c->slot->take(c->network, b);
+    if (!kn_binder_finish(b, err)) {
+        kn_binder_free(b);
+        return false;
+    }
+    if (check_only)
+        kn_binder_free(b);
+    else
+        c->binder = b;
+    return true;
+}
+
+static bool open_file(kn_component *c, const kn_source *source, kn_error *err) {
+    if (!source->path)
+        return kn_weights_open_bytes(source->data, source->len, &c->file, err);
+    return kn_weights_open(source->path, &c->file, err) || kn_fail_within(err, "'%s'", kn_quote_z(source->path).text);
+}
+
+static bool is_wanted(kn_component *c, kn_error *err) {
+    const kn_kind *kind = kn_detect(c->file, c->prefix);
+    if (kn_weights_count(c->file) == 0)
+        return kn_fail(err, KN_E_FORMAT, "the file holds no tensors");
+    if (!kind)
+        return kn_fail(err, KN_E_FORMAT, "the file is not %s: its tensor names belong to no known network",
+                       c->slot->wants);
+    if (strcmp(kind->id, c->slot->id) != 0)
+        return kn_fail(err, KN_E_FORMAT, "the file is %s; %s is needed here", kind->title, c->slot->wants);
+    return true;
+}
+
+bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err) {
+    *c = (kn_component){ .slot = slot, .network = network };
+    if (open_file(c, source, err) && is_wanted(c, err) && bind(c, true, err))
+        return true;
+    kn_component_close(c);
+    return kn_fail_within(err, "%s", slot->name);
+}
+
+bool kn_component_load(kn_component *c, kn_error *err) {
+    return c->binder || bind(c, false, err) || kn_fail_within(err, "%s", c->slot->name);
+}
+
+void kn_component_unload(kn_component *c) {
+    if (!c->binder)
+        return;
+    kn_binder_free(c->binder);
+    c->binder = NULL;
+    kn_weights_forget_pages(c->file);
+}
+
+void kn_component_close(kn_component *c) {
+    kn_component_unload(c);
+    if (c->file)
+        kn_weights_close(c->file);
+    c->file = NULL;
+}

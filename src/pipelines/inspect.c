@@ -1,0 +1,69 @@
+#include "pipelines/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipelines/component.h"
+
+/* "<layer>.weight" of a matrix in FP8; *layer is the length of its name without ".weight". */
+static bool is_quantised(const kn_entry *e, int *layer) {
+    static const char suffix[] = ".weight";
+    size_t len = strlen(e->name), tail = sizeof suffix - 1;
+    bool fp8 = e->dtype == KN_F8_E4M3 || e->dtype == KN_F8_E5M2;
+    if (!fp8 || e->rank != 2 || len < tail || strcmp(e->name + len - tail, suffix) != 0)
+        return false;
+    *layer = (int)(len - tail);
+    return true;
+}
+
+static bool has_scale(const kn_weights *w, const char *name, int layer) {
+    char scale[1024];
+    for (int older = 0; older < 2; older++) {
+        int n = snprintf(scale, sizeof scale, "%.*s%s", layer, name, older ? ".scale_weight" : ".weight_scale");
+        if (n < (int)sizeof scale && kn_weights_find(w, scale))
+            return true;
+    }
+    return false;
+}
+
+static void count(const kn_weights *w, kn_inspection *ret) {
+    int layer = 0;
+    ret->tensors = kn_weights_count(w);
+    ret->tensor_bytes = kn_weights_bytes(w);
+    for (size_t i = 0; i < ret->tensors; i++) {
+        const kn_entry *e = kn_weights_at(w, i);
+        ret->of_dtype[e->dtype]++;
+        ret->has_vision |= strncmp(e->name, "visual.", 7) == 0 || strstr(e->name, ".visual.") != NULL;
+        if (is_quantised(e, &layer)) {
+            ret->quantised_layers++;
+            ret->missing_scales += !has_scale(w, e->name, layer);
+        }
+    }
+}
+
+bool kn_inspect_file(const kn_source *source, kn_inspection *ret, kn_error *err) {
+    kn_weights *w = NULL;
+    bool open = source->path ? kn_weights_open(source->path, &w, err)
+                             : kn_weights_open_bytes(source->data, source->len, &w, err);
+    if (!open)
+        return false;
+    kn_inspection found = { 0 };
+    found.kind = kn_detect(w, found.prefix);
+    count(w, &found);
+    kn_weights_close(w);
+    *ret = found;
+    return true;
+}
+
+bool kn_inspect_fit(const kn_slot *slot, const kn_source *source, kn_error *err) {
+    kn_component c;
+    void *network = calloc(1, slot->network_bytes);
+    if (!network)
+        return kn_fail_nomem(err, slot->network_bytes);
+    bool fits = kn_component_open(&c, slot, source, network, err);
+    if (fits)
+        kn_component_close(&c);
+    free(network);
+    return fits;
+}

@@ -1,0 +1,90 @@
+/* From a recipe to pixels: one pipeline per architecture, all behind the same few calls.
+ *
+ * A recipe is complete: defaults have been filled in and every number checked (settings.h does that). A pipeline owns
+ * the model's components; it loads and frees them stage by stage, or keeps them, as its residency says. */
+#ifndef KN_PIPELINES_PIPELINE_H
+#define KN_PIPELINES_PIPELINE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "compute/ops.h"
+#include "image/image.h"
+#include "sampling/noise.h"
+#include "sampling/sampler.h"
+#include "sampling/schedule.h"
+#include "weights/weights.h"
+
+/* Where a component comes from: a path, or bytes that are part of the program. */
+typedef struct kn_source {
+    const char *path;
+    const uint8_t *data;
+    size_t len;
+} kn_source;
+
+/* A place in a pipeline that one model file fills. */
+typedef struct kn_slot {
+    const char *name;  /* "text encoder": what messages begin with */
+    const char *id;    /* the kind of file that belongs here, see detect.h */
+    const char *wants; /* the same for sentences: "a Qwen3-VL text encoder" */
+    size_t network_bytes;
+    void (*take)(void *network, kn_binder *b); /* fills the network, which has network_bytes */
+} kn_slot;
+
+typedef struct kn_model_files {
+    kn_source diffusion_model, text_encoder, vae;
+    kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one */
+} kn_model_files;
+
+typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
+
+typedef struct kn_recipe {
+    const char *prompt, *negative_prompt; /* checked UTF-8 */
+    int width, height;
+    double cfg; /* 1 = off */
+    uint64_t seed;
+    const kn_sampler *sampler;
+    kn_sigmas sigmas;
+    kn_noise_kind noise;
+    const float *init_noise; /* instead of noise from the seed, [channels][h][w]; NULL: none */
+    size_t init_noise_count;
+} kn_recipe;
+
+/* Told after something has been done; false stops the job. phase: "load", "encode", "step", "decode". */
+typedef bool kn_progress_fn(void *ctx, const char *phase, int step, int steps);
+
+/* Shown what the golden files hold, under their names; values are float32 in the order of `dim`. */
+typedef void kn_dump_fn(void *ctx, const char *name, int rank, const int64_t *dim, const float *values);
+
+typedef struct kn_hooks {
+    kn_progress_fn *progress; /* may be NULL */
+    void *progress_ctx;
+    kn_dump_fn *dump; /* may be NULL */
+    void *dump_ctx;
+    const atomic_bool *stop; /* may be NULL */
+} kn_hooks;
+
+enum { KN_STAGE_COUNT = 3 };
+typedef struct kn_stage_report {
+    const char *name; /* "encode", "diffuse", "decode" */
+    double load_seconds, seconds;
+    uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
+} kn_stage_report;
+
+typedef struct kn_report {
+    kn_stage_report stage[KN_STAGE_COUNT];
+    int prompt_tokens;
+} kn_report;
+
+typedef struct kn_pipeline kn_pipeline;
+typedef bool kn_pipeline_open_fn(const kn_model_files *files, kn_device *device, kn_precision precision,
+                                 kn_residency residency, kn_pipeline **ret, kn_error *err);
+
+/* What a pipeline is made of; the rest of the struct belongs to the architecture. */
+struct kn_pipeline {
+    bool (*generate)(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret, kn_report *report,
+                     kn_error *err);
+    void (*close)(kn_pipeline *p);
+};
+
+#endif

@@ -1,0 +1,45 @@
+#include "pipelines/registry.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "pipelines/qwen_image21.h"
+
+static const kn_variant qwen21_variants[] = {
+    { .name = "base", .steps = 40, .cfg = 1, .width = 1024, .height = 1024, .flow = KN_FLOW_QWEN_IMAGE_21 },
+    { .name = "turbo",
+      .steps = 8,
+      .cfg = 1,
+      .width = 1024,
+      .height = 1024,
+      .flow = KN_FLOW_QWEN_IMAGE_21_TURBO,
+      .why_fixed = "Turbo was distilled for exactly its own 8 steps without guidance" },
+};
+
+const kn_architecture kn_architectures[] = {
+    { .name = "qwen-image-2.1",
+      .title = "Qwen-Image 2.1",
+      .variants = qwen21_variants,
+      .variant_count = KN_COUNT(qwen21_variants),
+      .size_step = 16,
+      .max_side = 4096,
+      .diffusion_model = &kn_qwen21_diffusion_slot,
+      .text_encoder = &kn_qwen21_text_slot,
+      .vae = &kn_qwen21_vae_slot,
+      .open = kn_qwen21_pipeline_open },
+};
+const size_t kn_architecture_count = KN_COUNT(kn_architectures);
+
+const kn_architecture *kn_architecture_find(const char *name) {
+    for (size_t i = 0; i < kn_architecture_count; i++)
+        if (strcmp(kn_architectures[i].name, name) == 0)
+            return &kn_architectures[i];
+    return NULL;
+}
+
+const kn_variant *kn_variant_find(const kn_architecture *a, const char *name) {
+    for (size_t i = 0; i < a->variant_count; i++)
+        if (strcmp(a->variants[i].name, name) == 0)
+            return &a->variants[i];
+    return NULL;
+}

@@ -1,0 +1,152 @@
+#include "pipelines/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/text.h"
+#include "image/parameters.h"
+
+bool kn_random_seed(uint64_t *ret, kn_error *err) {
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        return kn_fail(err, KN_E_IO, "no random seed: %s", strerror(errno));
+    *ret = seed;
+    return true;
+}
+
+static bool check_prompt(const char *what, const char *text, kn_error *err) {
+    size_t len = strlen(text), good = kn_utf8_check(text, len);
+    if (len > KN_MAX_PROMPT_BYTES)
+        return kn_fail(err, KN_E_RANGE, "%s: %zu bytes, at most %d are possible", what, len, KN_MAX_PROMPT_BYTES);
+    if (good < len)
+        return kn_fail(err, KN_E_FORMAT, "%s: byte %zu (0x%02x) is not UTF-8", what, good + 1,
+                       (unsigned)(unsigned char)text[good]);
+    return true;
+}
+
+/* A whole number: what was asked, else what models.toml says, else the model's own. */
+static double number(kn_optional asked, const kn_default *written, bool real, double own) {
+    if (asked.given)
+        return asked.value;
+    if (written->given)
+        return real ? written->real : (double)written->integer;
+    return own;
+}
+
+static const char *word(const char *asked, const kn_default *written, const char *own) {
+    return asked ? asked : written->given ? written->text : own;
+}
+
+static bool check_side(const char *name, double value, const kn_architecture *a, int *ret, kn_error *err) {
+    int step = a->size_step;
+    if (!(value >= step && value <= a->max_side))
+        return kn_fail(err, KN_E_RANGE, "%s %.0f: %s makes pictures from %d to %d pixels", name, value, a->title, step,
+                       a->max_side);
+    int side = (int)value, below = side / step * step, above = below + step;
+    if (side % step == 0) {
+        *ret = side;
+        return true;
+    }
+    bool down = side - below <= above - side || above > a->max_side;
+    return kn_fail(err, KN_E_RANGE, "%s %d is not a multiple of %d; the nearest allowed is %d", name, side, step,
+                   down ? below : above);
+}
+
+static bool check_cfg(double cfg, const kn_variant *v, kn_error *err) {
+    if (!(cfg >= 0 && cfg <= 100))
+        return kn_fail(err, KN_E_RANGE, "cfg %g is outside 0 to 100 (1 turns guidance off)", cfg);
+    if (v->why_fixed && cfg != v->cfg)
+        return kn_fail(err, KN_E_USAGE, "cfg cannot be %g: %s", cfg, v->why_fixed);
+    return true;
+}
+
+/* The noise levels of a wish. */
+static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
+                        const kn_variant *v, kn_settings *s, kn_error *err) {
+    const kn_recipe *r = &s->recipe;
+    kn_schedule schedule = KN_SCHEDULE_OFFICIAL;
+    const char *name = word(wish->scheduler, &defaults->of[KN_SETTING_SCHEDULER], kn_schedules[schedule].name);
+    if (!kn_schedule_find(name, &schedule, err))
+        return false;
+    bool listed = wish->sigmas != NULL;
+    double steps = number(wish->steps, &defaults->of[KN_SETTING_STEPS], false, v->steps);
+    if (listed && !wish->steps.given)
+        steps = 0; /* the list tells */
+    else if (!(steps >= 1 && steps <= KN_MAX_STEPS))
+        return kn_fail(err, KN_E_RANGE, "steps %.0f is outside 1 to %d", steps, KN_MAX_STEPS);
+    if (v->why_fixed && (listed || schedule != KN_SCHEDULE_OFFICIAL || steps != v->steps))
+        return kn_fail(err, KN_E_USAGE, "%s cannot be chosen: %s",
+                       listed              ? "sigmas"
+                       : steps != v->steps ? "steps"
+                                           : "the schedule",
+                       v->why_fixed);
+    const kn_sigma_request request = {
+        .flow = &kn_flows[v->flow],
+        .schedule = schedule,
+        .steps = (size_t)steps,
+        .image_tokens = (uint64_t)(r->width / a->size_step) * (uint64_t)(r->height / a->size_step),
+        .custom = wish->sigmas,
+        .custom_count = wish->sigma_count,
+    };
+    s->scheduler = listed ? "custom" : kn_schedules[schedule].name;
+    return kn_sigmas_make(&request, &s->recipe.sigmas, err);
+}
+
+bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
+                      const kn_variant *v, kn_settings *ret, kn_error *err) {
+    const kn_default *of = defaults->of;
+    const char *negative = wish->negative_prompt ? wish->negative_prompt : "";
+    if (!wish->prompt || !*wish->prompt)
+        return kn_fail(err, KN_E_USAGE, "the prompt is empty; say what to draw");
+    if (!check_prompt("prompt", wish->prompt, err) || !check_prompt("negative prompt", negative, err))
+        return false;
+
+    kn_settings s = { .recipe = { .prompt = wish->prompt,
+                                  .negative_prompt = negative,
+                                  .seed = wish->seed,
+                                  .init_noise = wish->init_noise,
+                                  .init_noise_count = wish->init_noise_count } };
+    kn_recipe *r = &s.recipe;
+    if (!check_side("width", number(wish->width, &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
+        !check_side("height", number(wish->height, &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
+        return false;
+    r->cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
+    if (!check_cfg(r->cfg, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
+        return false;
+    if (!kn_sampler_find(word(wish->sampler, &of[KN_SETTING_SAMPLER], "euler"), &r->sampler, err) ||
+        !kn_noise_find(word(wish->rng, &of[KN_SETTING_RNG], kn_noise_kinds[KN_NOISE_TORCH_CPU].name), &r->noise, err))
+        return false;
+    s.rng = kn_noise_kinds[r->noise].name;
+    if (!wish->seed_given && of[KN_SETTING_SEED].given && of[KN_SETTING_SEED].integer >= 0)
+        r->seed = (uint64_t)of[KN_SETTING_SEED].integer;
+    else if (!wish->seed_given && !kn_random_seed(&r->seed, err))
+        return false;
+    *ret = s;
+    return true;
+}
+
+bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err) {
+    const kn_recipe *r = &s->recipe;
+    char steps[24], cfg[32], seed[24], size[32];
+    snprintf(steps, sizeof steps, "%zu", r->sigmas.steps);
+    snprintf(cfg, sizeof cfg, "%g", r->cfg);
+    snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
+    snprintf(size, sizeof size, "%dx%d", r->width, r->height);
+    const kn_parameter list[] = {
+        { "Steps", steps },
+        { "Sampler", r->sampler->name.name },
+        { "Schedule type", s->scheduler },
+        { "CFG scale", cfg },
+        { "Seed", seed },
+        { "Size", size },
+        { "Model", model },
+        { "RNG", r->init_noise ? "given" : s->rng },
+        { "Version", "kuno " KN_VERSION },
+    };
+    const char *negative = r->cfg > 1 && *r->negative_prompt ? r->negative_prompt : NULL;
+    return kn_parameters_write(r->prompt, negative, list, KN_COUNT(list), into, err);
+}

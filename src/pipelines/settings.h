@@ -1,0 +1,42 @@
+/* From what was asked to a recipe: every default filled in, every number checked, every refusal worded. Command line,
+ * library and server all come through here. */
+#ifndef KN_PIPELINES_SETTINGS_H
+#define KN_PIPELINES_SETTINGS_H
+
+#include "base/buf.h"
+#include "pipelines/profile.h"
+#include "pipelines/registry.h"
+
+/* What somebody asked for. NULL, and numbers that are not given, mean the model's default. */
+typedef struct kn_wish {
+    const char *prompt, *negative_prompt;
+    kn_optional width, height, steps, cfg;
+    uint64_t seed;
+    bool seed_given;                       /* no: one is chosen at random */
+    const char *sampler, *scheduler, *rng; /* names as people write them */
+    const float *sigmas;                   /* a schedule of one's own, without or with the final 0 */
+    size_t sigma_count;
+    const float *init_noise; /* instead of noise from the seed: [channels][h][w] */
+    size_t init_noise_count;
+} kn_wish;
+
+enum { KN_MAX_PROMPT_BYTES = 1 << 20 };
+
+/* A recipe, and what its numbers are called. */
+typedef struct kn_settings {
+    kn_recipe recipe;
+    const char *scheduler, *rng;
+} kn_settings;
+
+/* What is not given comes from the defaults (models.toml), then from the variant. The wish' texts must outlive the
+ * settings. */
+bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
+                      const kn_variant *v, kn_settings *ret, kn_error *err);
+
+/* The settings as the text that travels in a PNG; model is the profile's name. */
+bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err);
+
+/* A seed from the system's randomness. */
+bool kn_random_seed(uint64_t *ret, kn_error *err);
+
+#endif

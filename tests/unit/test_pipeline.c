@@ -1,0 +1,334 @@
+/* Whole pictures against the recorded runs of the reference pipelines: every intermediate in exact precision, pixels in
+ * exact and fast; and what a pipeline promises besides numbers. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/file.h"
+#include "golden.h"
+#include "image/png.h"
+#include "pipelines/model.h"
+#include "pipelines/settings.h"
+
+#define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
+
+static kn_model *open_model(const kn_model_wish *wish) {
+    kn_model *m = NULL;
+    kn_error err = { 0 };
+    if (!kn_model_open(wish, &m, &err))
+        fail_msg("%s", err.text);
+    return m;
+}
+
+/* Compares what a pipeline dumps with the golden file, under the names that file has. */
+struct comparison {
+    const golden *want;
+    int compared;
+};
+
+static void compare_dump(void *ctx, const char *name, int rank, const int64_t *dim, const float *values) {
+    struct comparison *c = ctx;
+    static const char *const names[][2] = {
+        { "text_embeddings", "positive.embeddings" },
+        { "negative_text_embeddings", "negative.embeddings" },
+        { "sigmas", "sigmas" },
+    };
+    size_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)dim[i];
+    int step = 0;
+    char full[64] = "";
+    if (sscanf(name, "latents_%d", &step) == 1)
+        snprintf(full, sizeof full, "step%d.latents", step);
+    for (size_t i = 0; i < KN_COUNT(names); i++)
+        if (strcmp(name, names[i][0]) == 0)
+            snprintf(full, sizeof full, "%s", names[i][1]);
+    if (strcmp(name, "tokens") == 0 || strcmp(name, "negative_tokens") == 0) {
+        size_t count = 0;
+        const int32_t *ids = golden_ints(c->want, *name == 't' ? "positive.input_ids" : "negative.input_ids", &count);
+        assert_int_equal(n, count);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal((int32_t)values[i], ids[i]);
+    } else if (*full) {
+        golden_compare(c->want, full, values, n);
+    }
+    c->compared += *full || strstr(name, "tokens");
+}
+
+static kn_image read_png(const char *path_below_data) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", KN_TEST_DATA, path_below_data);
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 24);
+    kn_image picture = { 0 };
+    kn_error err = { 0 };
+    if (!kn_file_read(path, 1 << 24, &file, &err) ||
+        !kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err))
+        fail_msg("%s: %s", path, err.text);
+    return picture;
+}
+
+static void compare_pictures(const kn_image *got, const kn_image *want, int most, double least_psnr) {
+    assert_int_equal(got->width, want->width);
+    assert_int_equal(got->height, want->height);
+    assert_int_equal(got->channels, want->channels);
+    size_t n = (size_t)got->width * got->height * got->channels;
+    int worst = 0;
+    double squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        int d = abs(got->pixels[i] - want->pixels[i]);
+        worst = KN_MAX(worst, d);
+        squares += d * d;
+    }
+    double psnr = squares > 0 ? 10 * log10(255.0 * 255.0 * (double)n / squares) : INFINITY;
+    print_message("    pixels differ by at most %d, PSNR %.1f dB\n", worst, psnr);
+    assert_true(worst <= most);
+    assert_true(psnr >= least_psnr);
+}
+
+static kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks) {
+    kn_settings settings;
+    kn_image picture = { 0 };
+    kn_report report;
+    kn_error err = { 0 };
+    const kn_model_choice *c = &m->choice;
+    if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
+        !m->pipeline->generate(m->pipeline, &settings.recipe, hooks, &picture, &report, &err))
+        fail_msg("%s", err.text);
+    return picture;
+}
+
+static kn_wish wish_of_case(json_t *c, const golden *in, bool turbo) {
+    kn_wish w = {
+        .prompt = json_string_value(json_object_get(c, "prompt")),
+        .negative_prompt = json_string_value(json_object_get(c, "negative_prompt")),
+        .width = { true, (double)json_integer_value(json_object_get(c, "width")) },
+        .height = { true, (double)json_integer_value(json_object_get(c, "height")) },
+        .cfg = { true, json_number_value(json_object_get(c, "cfg")) },
+        .seed_given = true,
+    };
+    if (!turbo)
+        w.steps = (kn_optional){ true, (double)json_integer_value(json_object_get(c, "steps")) };
+    w.init_noise = golden_floats(in, "noise", &w.init_noise_count);
+    return w;
+}
+
+static void run_case(const char *folder, const char *profile, const char *precision) {
+    bool exact = strcmp(precision, "exact") == 0;
+    char path[256];
+    print_message("  %s, %s\n", folder, precision);
+    snprintf(path, sizeof path, "%s/qwen21-e2e/%s/case.json", KN_TEST_DATA, folder);
+    json_error_t e;
+    json_t *c = json_load_file(path, 0, &e);
+    assert_non_null(c);
+    snprintf(path, sizeof path, "qwen21-e2e/%s/inputs.safetensors", folder);
+    golden in = golden_open(path);
+    snprintf(path, sizeof path, "qwen21-e2e/%s/expected.safetensors", folder);
+    golden want = golden_open(path);
+
+    const kn_model_wish model_wish = { .config = CONFIG, .profile = profile, .precision = precision };
+    kn_model *m = open_model(&model_wish);
+    kn_wish wish = wish_of_case(c, &in, strcmp(profile, "tiny-turbo") == 0);
+    struct comparison comparison = { .want = &want };
+    const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
+    kn_image got = draw(m, &wish, &hooks);
+    if (exact)
+        assert_true(comparison.compared >= 3 + (int)json_integer_value(json_object_get(c, "steps")));
+    snprintf(path, sizeof path, "qwen21-e2e/%s/image.png", folder);
+    kn_image png = read_png(path);
+    compare_pictures(&got, &png, exact ? 1 : 255, 40);
+    kn_image_free(&got);
+    kn_image_free(&png);
+    kn_model_close(m);
+    golden_close(&in);
+    golden_close(&want);
+    json_decref(c);
+}
+
+static void pictures_equal_the_reference_pipeline(void **state) {
+    (void)state;
+    static const char *const precisions[] = { "exact", "fast" };
+    for (size_t i = 0; i < KN_COUNT(precisions); i++) {
+        run_case("t2i", "tiny", precisions[i]);
+        run_case("t2i-cfg", "tiny", precisions[i]);
+        run_case("turbo", "tiny-turbo", precisions[i]);
+    }
+}
+
+static void exact_pixels_are_the_same_for_any_number_of_threads(void **state) {
+    (void)state;
+    kn_image first = { 0 };
+    for (int threads = 1; threads <= 5; threads++) {
+        const kn_model_wish model_wish = { .config = CONFIG, .precision = "exact", .threads = { true, threads } };
+        kn_model *m = open_model(&model_wish);
+        const kn_wish wish = { .prompt = "a red boat",
+                               .seed = 7,
+                               .seed_given = true,
+                               .steps = { true, 3 },
+                               .width = { true, 144 },
+                               .height = { true, 80 } };
+        const kn_hooks hooks = { 0 };
+        kn_image picture = draw(m, &wish, &hooks);
+        if (threads == 1) {
+            first = picture;
+        } else {
+            assert_memory_equal(picture.pixels, first.pixels, (size_t)first.width * first.height * first.channels);
+            kn_image_free(&picture);
+        }
+        kn_model_close(m);
+    }
+    kn_image_free(&first);
+}
+
+/* No state crosses calls: the same wish gives the same bytes after another one. */
+static void a_kept_model_draws_the_same_again(void **state) {
+    (void)state;
+    const kn_model_wish model_wish = { .config = CONFIG, .residency = "cached" };
+    kn_model *m = open_model(&model_wish);
+    const kn_wish one = { .prompt = "a red boat",
+                          .seed = 7,
+                          .seed_given = true,
+                          .steps = { true, 2 },
+                          .width = { true, 64 },
+                          .height = { true, 64 } };
+    const kn_wish other = { .prompt = "a green hill",
+                            .seed = 8,
+                            .seed_given = true,
+                            .steps = { true, 3 },
+                            .width = { true, 96 },
+                            .height = { true, 32 },
+                            .cfg = { true, 3 } };
+    const kn_hooks hooks = { 0 };
+    kn_image a = draw(m, &one, &hooks), b = draw(m, &other, &hooks), c = draw(m, &one, &hooks);
+    assert_memory_equal(a.pixels, c.pixels, (size_t)a.width * a.height * a.channels);
+    kn_image_free(&a);
+    kn_image_free(&b);
+    kn_image_free(&c);
+    kn_model_close(m);
+}
+
+static bool stop_after_first_step(void *ctx, const char *phase, int step, int steps) {
+    (void)steps;
+    int *calls = ctx;
+    *calls += strcmp(phase, "step") == 0;
+    return step < 1;
+}
+
+static void a_refusing_progress_call_stops_within_one_step(void **state) {
+    (void)state;
+    const kn_model_wish model_wish = { .config = CONFIG };
+    kn_model *m = open_model(&model_wish);
+    int calls = 0;
+    const kn_hooks hooks = { .progress = stop_after_first_step, .progress_ctx = &calls };
+    const kn_wish wish = { .prompt = "x", .width = { true, 64 }, .height = { true, 64 } };
+    kn_settings settings;
+    kn_image picture = { 0 };
+    kn_report report;
+    kn_error err = { 0 };
+    assert_true(
+        kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, &settings, &err));
+    assert_false(m->pipeline->generate(m->pipeline, &settings.recipe, &hooks, &picture, &report, &err));
+    assert_int_equal(err.code, KN_E_CANCELLED);
+    assert_int_equal(calls, 1);
+    assert_null(picture.pixels);
+    kn_model_close(m);
+}
+
+static void refusals_say_what_is_wrong(void **state) {
+    (void)state;
+    static const struct {
+        kn_wish wish;
+        const char *text;
+    } rows[] = {
+        { { .prompt = "" }, "the prompt is empty" },
+        { { .prompt = "a\xff" }, "prompt: byte 2 (0xff) is not UTF-8" },
+        { { .prompt = "a", .width = { true, 500 } }, "width 500 is not a multiple of 16; the nearest allowed is 496" },
+        { { .prompt = "a", .height = { true, 0 } }, "height 0: Qwen-Image 2.1 makes pictures from 16 to 4096 pixels" },
+        { { .prompt = "a", .width = { true, 2147483647 } }, "width 2147483647: Qwen-Image 2.1" },
+        { { .prompt = "a", .steps = { true, 0 } }, "steps 0 is outside 1 to 1000" },
+        { { .prompt = "a", .cfg = { true, -1 } }, "cfg -1 is outside 0 to 100" },
+        { { .prompt = "a", .sampler = "eulr" }, "unknown sampler 'eulr'; known: euler" },
+        { { .prompt = "a", .scheduler = "fast" }, "unknown schedule" },
+    };
+    const kn_model_wish model_wish = { .config = CONFIG };
+    kn_model *m = open_model(&model_wish);
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_settings settings;
+        kn_error err = { 0 };
+        assert_false(kn_settings_make(&rows[i].wish, &m->choice.defaults, m->choice.architecture, m->choice.variant,
+                                      &settings, &err));
+        if (!strstr(err.text, rows[i].text))
+            fail_msg("'%s' does not say '%s'", err.text, rows[i].text);
+        assert_int_equal(kn_exit_code(err.code), 2);
+    }
+    kn_model_close(m);
+}
+
+static void turbo_says_why_its_steps_are_fixed(void **state) {
+    (void)state;
+    const kn_model_wish model_wish = { .config = CONFIG, .profile = "tiny-turbo" };
+    kn_model *m = open_model(&model_wish);
+    const float own[] = { 1, 0.5f };
+    const kn_wish wishes[] = { { .prompt = "a", .steps = { true, 20 } },
+                               { .prompt = "a", .cfg = { true, 4 } },
+                               { .prompt = "a", .scheduler = "simple" },
+                               { .prompt = "a", .sigmas = own, .sigma_count = 2 } };
+    for (size_t i = 0; i < KN_COUNT(wishes); i++) {
+        kn_settings settings;
+        kn_error err = { 0 };
+        assert_false(kn_settings_make(&wishes[i], &m->choice.defaults, m->choice.architecture, m->choice.variant,
+                                      &settings, &err));
+        assert_non_null(strstr(err.text, "Turbo was distilled for exactly its own 8 steps"));
+    }
+    kn_model_close(m);
+}
+
+static void files_in_the_wrong_slot_are_named(void **state) {
+    (void)state;
+    static const struct {
+        kn_model_wish wish;
+        const char *text;
+    } rows[] = {
+        { { .text_encoder = KN_TEST_DATA "/qwen21-e2e/vae.safetensors" },
+          "text encoder: the file is a Qwen-Image 2.1 VAE; a Qwen3-VL text encoder is needed here" },
+        { { .vae = KN_TEST_DATA "/qwen21-e2e/transformer.safetensors" },
+          "VAE: the file is a Qwen-Image 2.1 diffusion model; a Qwen-Image 2.1 VAE is needed here" },
+        { { .diffusion_model = KN_TEST_DATA "/qwen21-e2e/t2i/inputs.safetensors" },
+          "diffusion model: the file is not a Qwen-Image 2.1 diffusion model" },
+        { { .vae = "/nonexistent/vae.safetensors" }, "VAE: '/nonexistent/vae.safetensors': no such file" },
+        { { .vae = "/tmp" }, "VAE: '/tmp': is a folder, a file is needed" },
+        { { .text_encoder = KN_TEST_DATA "/text-encoder/qwen3vl/model.safetensors" }, "do not belong together" },
+        { { .device = "tpu" }, "unknown device 'tpu'; known: cpu" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_model_wish wish = rows[i].wish;
+        wish.config = CONFIG;
+        kn_model *m = NULL;
+        kn_error err = { 0 };
+        assert_false(kn_model_open(&wish, &m, &err));
+        if (!strstr(err.text, rows[i].text))
+            fail_msg("'%s' does not say '%s'", err.text, rows[i].text);
+        assert_int_equal(kn_exit_code(err.code), 2);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_equal_the_reference_pipeline),
+        cmocka_unit_test(exact_pixels_are_the_same_for_any_number_of_threads),
+        cmocka_unit_test(a_kept_model_draws_the_same_again),
+        cmocka_unit_test(a_refusing_progress_call_stops_within_one_step),
+        cmocka_unit_test(refusals_say_what_is_wrong),
+        cmocka_unit_test(turbo_says_why_its_steps_are_fixed),
+        cmocka_unit_test(files_in_the_wrong_slot_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
