@@ -115,7 +115,7 @@ kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_ima
     const kn_hooks hooks = { .progress = progress, .progress_ctx = &watcher, .stop = &model->stop };
     kn_settings *settings = malloc(sizeof *settings);
     kn_image picture = { 0 };
-    kn_report report;
+    kn_draw_report report;
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
     atomic_store(&model->stop, false);

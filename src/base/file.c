@@ -111,6 +111,75 @@ static int open_folder_of(const char *path, const char **name, kn_error *err) {
 
 static const char exists[] = "exists already; choose another name or allow it to be replaced";
 
+/* How /proc calls a file that has no name: linkat accepts that. */
+typedef struct fd_path {
+    char text[32];
+} fd_path;
+
+static fd_path path_of_fd(int fd) {
+    fd_path p;
+    snprintf(p.text, sizeof p.text, "/proc/self/fd/%d", fd);
+    return p;
+}
+
+/* Opens a file without a name, if this folder can have one and it can be given a name later. */
+static bool open_nameless(kn_output *o) {
+    o->fd = openat(o->dir_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (o->fd >= 0 && access(path_of_fd(o->fd).text, F_OK) != 0) {
+        close(o->fd);
+        o->fd = -1;
+    }
+    return o->fd >= 0;
+}
+
+static bool open_temp(kn_output *o) {
+    o->fd = openat(o->dir_fd, o->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return o->fd >= 0;
+}
+
+static bool link_nameless(const kn_output *o, const char *name) {
+    return linkat(AT_FDCWD, path_of_fd(o->fd).text, o->dir_fd, name, AT_SYMLINK_FOLLOW) == 0;
+}
+
+static bool link_temp(kn_output *o) {
+    return link_nameless(o, o->temp);
+}
+
+/* Makes something under a temporary name that nobody else has; errno tells why not. */
+static bool make_temp(kn_output *o, bool (*make)(kn_output *o)) {
+    for (int tries = 0; tries < 8; tries++) {
+        uint64_t unique = 0;
+        if (getrandom(&unique, sizeof unique, 0) != sizeof unique)
+            break;
+        snprintf(o->temp, sizeof o->temp, ".kuno-%016llx.part", (unsigned long long)unique);
+        if (make(o))
+            return true;
+        if (errno != EEXIST)
+            break;
+    }
+    o->temp[0] = 0;
+    return false;
+}
+
+/* Gives the complete file its name. link, not rename: it fails when somebody else made the name meanwhile. */
+static bool name_new(const kn_output *o) {
+    return o->temp[0] ? linkat(o->dir_fd, o->temp, o->dir_fd, o->name, 0) == 0 : link_nameless(o, o->name);
+}
+
+/* The same where the name may be taken. Only a file with a name can replace another one. */
+static bool name_over(kn_output *o) {
+    if (!o->temp[0]) {
+        if (name_new(o))
+            return true;
+        if (errno != EEXIST || !make_temp(o, link_temp))
+            return false;
+    }
+    if (renameat(o->dir_fd, o->temp, o->dir_fd, o->name))
+        return false;
+    o->temp[0] = 0;
+    return true;
+}
+
 bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *err) {
     const char *name = NULL;
     kn_output o = { .dir_fd = open_folder_of(path, &name, err), .fd = -1 };
@@ -132,16 +201,7 @@ bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *er
         close(o.dir_fd);
         return false;
     }
-    for (int tries = 0; tries < 8 && o.fd < 0; tries++) {
-        uint64_t unique = 0;
-        if (getrandom(&unique, sizeof unique, 0) != sizeof unique)
-            break;
-        snprintf(o.temp, sizeof o.temp, ".kuno-%016llx.part", (unsigned long long)unique);
-        o.fd = openat(o.dir_fd, o.temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (o.fd < 0 && errno != EEXIST)
-            break;
-    }
-    if (o.fd < 0) {
+    if (!open_nameless(&o) && !make_temp(&o, open_temp)) {
         kn_fail(err, KN_E_OUTPUT, "cannot be written: %s", strerror(errno));
         kn_output_drop(&o);
         return false;
@@ -166,22 +226,12 @@ bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err) 
 bool kn_output_commit(kn_output *o, bool clobber, kn_error *err) {
     if (!o->name)
         return true;
-    bool ok = fsync(o->fd) == 0 || errno == EINVAL || errno == EROFS;
-    if (!ok)
-        kn_fail(err, KN_E_OUTPUT, "cannot be written: %s", strerror(errno));
-    if (ok && !clobber) {
-        /* link, not rename: it fails when somebody else made the name meanwhile. */
-        ok = linkat(o->dir_fd, o->temp, o->dir_fd, o->name, 0) == 0;
-        if (!ok)
-            kn_fail(err, KN_E_OUTPUT, errno == EEXIST ? "%s" : "cannot be named: %s",
-                    errno == EEXIST ? exists : strerror(errno));
-    } else if (ok) {
-        ok = renameat(o->dir_fd, o->temp, o->dir_fd, o->name) == 0;
-        if (!ok)
-            kn_fail(err, KN_E_OUTPUT, "cannot be named: %s", strerror(errno));
-        else
-            o->temp[0] = 0;
-    }
+    bool synced = fsync(o->fd) == 0 || errno == EINVAL || errno == EROFS;
+    bool ok = synced && (clobber ? name_over(o) : name_new(o));
+    if (!ok && synced && errno == EEXIST)
+        kn_fail(err, KN_E_OUTPUT, "%s", exists);
+    else if (!ok)
+        kn_fail(err, KN_E_OUTPUT, "cannot be %s: %s", synced ? "named" : "written", strerror(errno));
     if (ok)
         fsync(o->dir_fd);
     kn_output_drop(o);

@@ -22,12 +22,15 @@ void kn_map_close(kn_map *m);
 /* Reads a whole regular file of at most `limit` bytes; adds to `into`. */
 bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err);
 
-/* A file under construction beside its final place: written, synced and renamed by kn_output_commit, or removed without
- * a trace by kn_output_drop. Both may be called on a dropped or committed output again; they then do nothing. */
+/* A file under construction beside its final place: written, synced and named by kn_output_commit, or removed without a
+ * trace by kn_output_drop. Both may be called on a dropped or committed output again; they then do nothing.
+ *
+ * Until it is complete the file has no name at all, so that not even a killed process leaves anything behind. Where the
+ * file system has no such files it has a name of its own, ".kuno-….part", in the same folder. */
 typedef struct kn_output {
     int dir_fd, fd;
     char *name;    /* final name inside the folder */
-    char temp[64]; /* name while it is made */
+    char temp[64]; /* name while it is made; empty if it has none */
 } kn_output;
 
 /* clobber: whether commit may replace a file of that name; if not, an existing one is an error at open and at commit.

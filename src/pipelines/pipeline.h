@@ -71,10 +71,10 @@ typedef struct kn_stage_report {
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
 } kn_stage_report;
 
-typedef struct kn_report {
+typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
     int prompt_tokens;
-} kn_report;
+} kn_draw_report;
 
 typedef struct kn_pipeline kn_pipeline;
 typedef bool kn_pipeline_open_fn(const kn_model_files *files, kn_device *device, kn_precision precision,
@@ -82,8 +82,8 @@ typedef bool kn_pipeline_open_fn(const kn_model_files *files, kn_device *device,
 
 /* What a pipeline is made of; the rest of the struct belongs to the architecture. */
 struct kn_pipeline {
-    bool (*generate)(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret, kn_report *report,
-                     kn_error *err);
+    bool (*generate)(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
+                     kn_draw_report *report, kn_error *err);
     void (*close)(kn_pipeline *p);
 };
 

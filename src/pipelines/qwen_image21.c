@@ -56,7 +56,7 @@ struct job {
     struct qwen21 *p;
     const kn_recipe *recipe;
     const kn_hooks *hooks;
-    kn_report *report;
+    kn_draw_report *report;
     kn_run run;
     int h, w; /* of the latent */
 };
@@ -349,7 +349,7 @@ static bool run_stages(struct job *j, kn_image *ret, kn_error *err) {
 }
 
 static bool generate(kn_pipeline *base, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
-                     kn_report *report, kn_error *err) {
+                     kn_draw_report *report, kn_error *err) {
     struct qwen21 *p = (struct qwen21 *)base;
     struct job j = { .p = p,
                      .recipe = recipe,
@@ -357,7 +357,7 @@ static bool generate(kn_pipeline *base, const kn_recipe *recipe, const kn_hooks 
                      .report = report,
                      .h = recipe->height / KN_VAE21_FACTOR,
                      .w = recipe->width / KN_VAE21_FACTOR };
-    *report = (kn_report){ 0 };
+    *report = (kn_draw_report){ 0 };
     if (!kn_run_open(p->device, p->precision, hooks->stop, 0, &j.run, err))
         return false;
     bool ok = run_stages(&j, ret, err);

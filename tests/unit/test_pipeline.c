@@ -97,7 +97,7 @@ static void compare_pictures(const kn_image *got, const kn_image *want, int most
 static kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks) {
     kn_settings settings;
     kn_image picture = { 0 };
-    kn_report report;
+    kn_draw_report report;
     kn_error err = { 0 };
     const kn_model_choice *c = &m->choice;
     if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
@@ -231,7 +231,7 @@ static void a_refusing_progress_call_stops_within_one_step(void **state) {
     const kn_wish wish = { .prompt = "x", .width = { true, 64 }, .height = { true, 64 } };
     kn_settings settings;
     kn_image picture = { 0 };
-    kn_report report;
+    kn_draw_report report;
     kn_error err = { 0 };
     assert_true(
         kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, &settings, &err));

@@ -1,0 +1,13 @@
+#include "cli/command.h"
+
+#include <string.h>
+
+const kn_command *const kn_commands[KN_COMMAND_COUNT] = { &kn_command_generate, &kn_command_inspect_models };
+
+const kn_command *kn_command_find(const char *name) {
+    for (size_t i = 0; i < KN_COMMAND_COUNT; i++) {
+        if (strcmp(kn_commands[i]->name, name) == 0)
+            return kn_commands[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,23 @@
+/* The commands of the program. Each is one row: its file describes it, main.c runs it, help.c and docs.c tell of it. */
+#ifndef KN_CLI_COMMAND_H
+#define KN_CLI_COMMAND_H
+
+#include "cli/options.h"
+
+typedef struct kn_command {
+    const char *name, *help; /* help: one line, as a sentence without full stop */
+    const kn_option *options;
+    size_t option_count;
+    size_t given_bytes;                              /* of the struct that its options fill */
+    bool (*check)(const void *given, kn_error *err); /* whether the options go together */
+    int (*run)(const void *given);                   /* returns the exit status */
+} kn_command;
+
+extern const kn_command kn_command_generate, kn_command_inspect_models;
+
+enum { KN_COMMAND_COUNT = 2 };
+extern const kn_command *const kn_commands[KN_COMMAND_COUNT];
+
+const kn_command *kn_command_find(const char *name);
+
+#endif

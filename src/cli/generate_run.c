@@ -1,0 +1,259 @@
+/* What `kuno generate` does: opens the model, draws one picture after the other, saves each when it is whole. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/generate.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/save.h"
+#include "cli/signals.h"
+#include "image/parameters.h"
+#include "image/png.h"
+#include "pipelines/dump.h"
+#include "pipelines/model.h"
+#include "pipelines/settings.h"
+
+enum { PNG_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
+
+/* One run of the command. */
+struct work {
+    const kn_generate_options *o;
+    const char *output;
+    uint64_t count;
+    kn_model *model;
+    float *sigmas;
+    kn_weights *noise_file;
+    kn_progress progress;
+    kn_dump *dump;
+    json_t *images; /* NULL without --json */
+    kn_draw_report report;
+    kn_settings settings;
+    double start;
+};
+
+static atomic_bool stop;
+
+static void ask_to_stop(void *ctx) {
+    (void)ctx;
+    atomic_store(&stop, true);
+}
+
+static bool show(void *ctx, const char *phase, int step, int steps) {
+    struct work *w = ctx;
+    if (strcmp(phase, "encode") == 0)
+        kn_progress_begin(&w->progress, "draw", (unsigned)w->settings.recipe.sigmas.steps);
+    if (strcmp(phase, "step") == 0)
+        kn_progress_step(&w->progress, (unsigned)step);
+    if (steps > 0 && step == steps)
+        kn_progress_begin(&w->progress, "decode", 0);
+    return true;
+}
+
+static kn_optional optional(bool given, double value) {
+    return (kn_optional){ .given = given, .value = value };
+}
+
+static bool open_model(struct work *w, kn_error *err) {
+    const kn_generate_options *o = w->o;
+    const kn_model_wish wish = {
+        .config = o->config,
+        .profile = o->model_profile,
+        .diffusion_model = o->diffusion_model,
+        .text_encoder = o->text_encoder,
+        .vae = o->vae,
+        .tokenizer = o->tokenizer_path,
+        .device = o->device,
+        .precision = o->precision,
+        .residency = o->residency,
+        .threads = optional(o->threads.set, (double)o->threads.value),
+    };
+    if (!kn_model_open(&wish, &w->model, err))
+        return false;
+    const kn_default *of = w->model->choice.defaults.of;
+    const kn_default *output = &of[KN_SETTING_OUTPUT], *count = &of[KN_SETTING_COUNT];
+    w->output = o->output ? o->output : output->given ? output->text : "output.png";
+    w->count = (uint64_t)(o->count.set ? o->count.value : count->given ? count->integer : 1);
+    return true;
+}
+
+/* The start noise that the user gives instead of a seed. */
+static bool read_noise(struct work *w, kn_wish *wish, kn_error *err) {
+    const char *path = w->o->init_noise;
+    if (!path)
+        return true;
+    if (!kn_weights_open(path, &w->noise_file, err))
+        return kn_fail_within(err, "--init-noise: '%s'", kn_quote_z(path).text);
+    const kn_entry *e = kn_weights_find(w->noise_file, "noise");
+    if (!e || e->dtype != KN_F32 || (uintptr_t)e->data % sizeof(float))
+        return kn_fail(err, KN_E_FORMAT, "--init-noise: '%s': a tensor 'noise' of type F32 is needed",
+                       kn_quote_z(path).text);
+    wish->init_noise = (const float *)(const void *)e->data;
+    wish->init_noise_count = (size_t)e->elements;
+    return true;
+}
+
+static bool make_settings(struct work *w, kn_error *err) {
+    const kn_generate_options *o = w->o;
+    kn_wish wish = {
+        .prompt = o->prompt,
+        .negative_prompt = o->negative_prompt,
+        .width = optional(o->size.set, o->size.width),
+        .height = optional(o->size.set, o->size.height),
+        .steps = optional(o->steps.set, (double)o->steps.value),
+        .cfg = optional(o->cfg.set, o->cfg.value),
+        .seed = o->seed.value,
+        .seed_given = o->seed.set && !o->seed.random,
+        .sampler = o->sampler,
+        .scheduler = o->scheduler,
+        .rng = o->rng,
+    };
+    if (o->sigmas.count) {
+        w->sigmas = malloc(o->sigmas.count * sizeof *w->sigmas);
+        if (!w->sigmas)
+            return kn_fail_nomem(err, o->sigmas.count * sizeof *w->sigmas);
+        for (size_t i = 0; i < o->sigmas.count; i++)
+            w->sigmas[i] = (float)o->sigmas.values[i];
+        wish.sigmas = w->sigmas;
+        wish.sigma_count = o->sigmas.count;
+    }
+    const kn_model_choice *c = &w->model->choice;
+    return read_noise(w, &wish, err) &&
+           kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &w->settings, err);
+}
+
+/* Everything that could refuse the results is asked before the work. */
+static bool check_places(const struct work *w, kn_error *err) {
+    struct stat st;
+    const char *folder = w->o->dump;
+    if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
+        return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_z(folder).text);
+    KN_AUTO_BUF name;
+    kn_buf_init(&name, PATH_MAX);
+    for (uint64_t i = 0; i < w->count; i++) {
+        kn_buf_clear(&name);
+        if (!kn_save_name(w->output, i + 1, w->count, &name, err) || !kn_save_check(name.data, !w->o->no_clobber, err))
+            return false;
+    }
+    return true;
+}
+
+static void make_opaque(kn_image *picture) {
+    size_t n = (size_t)picture->width * picture->height;
+    for (size_t i = 0; picture->channels == 4 && i < n; i++)
+        picture->pixels[4 * i + 3] = 255;
+}
+
+/* File names are bytes; JSON wants UTF-8. */
+static json_t *json_name(const char *name, size_t len) {
+    json_t *text = json_stringn(name, len);
+    return text ? text : json_string(kn_quote(name, len).text);
+}
+
+static bool save(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {
+    KN_AUTO_BUF png;
+    KN_AUTO_BUF text;
+    KN_AUTO_BUF name;
+    kn_buf_init(&png, PNG_LIMIT);
+    kn_buf_init(&text, TEXT_LIMIT);
+    kn_buf_init(&name, PATH_MAX);
+    if (w->o->opaque)
+        make_opaque(picture);
+    if (!kn_settings_describe(&w->settings, w->model->choice.profile->name, &text, err))
+        return false;
+    const kn_png_text entry = { KN_PARAMETERS_KEY, text.data };
+    if (!kn_png_write(picture, &entry, !w->o->no_metadata, &png, err) ||
+        !kn_save_name(w->output, index + 1, w->count, &name, err) ||
+        !kn_save(name.data, !w->o->no_clobber, png.data, png.len, err))
+        return false;
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, w->settings.recipe.seed);
+    if (w->images)
+        json_array_append_new(w->images, json_pack("{s:o, s:s}", "file", json_name(name.data, name.len), "seed", seed));
+    else if (!w->o->quiet && strcmp(w->output, "-") != 0)
+        printf("%s: seed %s\n", name.data, seed);
+    return true;
+}
+
+static bool draw(struct work *w, uint64_t index, kn_error *err) {
+    const kn_hooks hooks = {
+        .progress = show, .progress_ctx = w, .dump = w->dump ? kn_dump_add : NULL, .dump_ctx = w->dump, .stop = &stop
+    };
+    kn_image picture = { 0 };
+    kn_progress_begin(&w->progress, "encode", 0);
+    if (!w->model->pipeline->generate(w->model->pipeline, &w->settings.recipe, &hooks, &picture, &w->report, err))
+        return false;
+    kn_progress_begin(&w->progress, "save", 0);
+    bool ok = save(w, index, &picture, err);
+    kn_image_free(&picture);
+    return ok;
+}
+
+static json_t *stages(const kn_draw_report *report) {
+    json_t *list = json_array();
+    for (int i = 0; i < KN_STAGE_COUNT; i++) {
+        const kn_stage_report *s = &report->stage[i];
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:I}", "name", s->name, "load_seconds",
+                                              s->load_seconds, "seconds", s->seconds, "weight_bytes",
+                                              (json_int_t)s->weight_bytes, "peak_bytes", (json_int_t)s->peak_bytes));
+    }
+    return list;
+}
+
+static bool print_json(struct work *w, kn_error *err) {
+    const kn_recipe *r = &w->settings.recipe;
+    const kn_model *m = w->model;
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:s, s:s, s:s, s:I, s:O, s:o, s:f}", "model",
+                  m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
+                  m->choice.variant->name, "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device),
+                  "threads", (int)kn_device_threads(m->device), "precision",
+                  m->precision == KN_EXACT ? "exact" : "fast", "width", r->width, "height", r->height, "steps",
+                  (json_int_t)r->sigmas.steps, "cfg", r->cfg, "sampler", r->sampler->name.name, "scheduler",
+                  w->settings.scheduler, "rng", w->settings.rng, "prompt_tokens", (json_int_t)w->report.prompt_tokens,
+                  "images", w->images, "stages", stages(&w->report), "seconds", kn_now() - w->start);
+    char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(all);
+    if (!text)
+        return kn_fail(err, KN_E_NOMEM, "out of memory for the description");
+    KN_AUTO_BUF out;
+    kn_buf_init(&out, TEXT_LIMIT);
+    bool ok = kn_buf_printf(&out, "%s\n", text) || kn_fail_nomem(err, strlen(text));
+    free(text);
+    return ok && kn_print(&out, err);
+}
+
+static bool work(struct work *w, kn_error *err) {
+    if (!open_model(w, err) || !make_settings(w, err) || !check_places(w, err))
+        return false;
+    if ((w->o->dump && !(w->dump = kn_dump_new())) || (w->o->json && !(w->images = json_array())))
+        return kn_fail_nomem(err, sizeof(void *));
+    for (uint64_t i = 0; i < w->count; i++, w->settings.recipe.seed++)
+        if (!draw(w, i, err))
+            return false;
+    kn_progress_end(&w->progress);
+    return (!w->dump || kn_dump_write(w->dump, w->o->dump, err)) && (!w->images || print_json(w, err));
+}
+
+int kn_generate_run(const kn_generate_options *o) {
+    struct work w = { .o = o, .start = kn_now() };
+    kn_error err = { 0 };
+    kn_signals_install(ask_to_stop, NULL);
+    kn_progress_init(&w.progress, o->quiet);
+    bool ok = work(&w, &err);
+    if (!ok)
+        kn_progress_clear(&w.progress);
+    kn_dump_free(w.dump);
+    json_decref(w.images);
+    free(w.sigmas);
+    kn_weights_close(w.noise_file);
+    kn_model_close(w.model);
+    return ok ? 0 : kn_report(NULL, &err);
+}

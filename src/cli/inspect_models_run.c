@@ -1,0 +1,210 @@
+/* What `kuno inspect-models` does: looks at the headers of a profile's parts, or of single files, and tells what they
+ * are and whether they can be used. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/text.h"
+#include "cli/inspect_models.h"
+#include "cli/report.h"
+#include "pipelines/inspect.h"
+#include "pipelines/model.h"
+#include "text/tokenizer.h"
+
+enum { TEXT_LIMIT = 16 << 20 };
+
+/* The answer is built as JSON first; people's text is written from it, so that both always say the same. */
+
+static json_t *place_of(const kn_source *source) {
+    if (!source->path)
+        return json_string("(built in)");
+    json_t *text = json_string(source->path);
+    return text ? text : json_string(kn_quote_z(source->path).text);
+}
+
+static json_t *dtypes_of(const kn_inspection *found) {
+    json_t *all = json_object();
+    for (int t = 0; t < KN_DTYPE_COUNT; t++)
+        if (found->of_dtype[t])
+            json_object_set_new(all, kn_dtype_of((kn_dtype)t)->name, json_integer((json_int_t)found->of_dtype[t]));
+    return all;
+}
+
+static const char *role_name(const kn_kind *kind) {
+    static const char *const names[] = { "diffusion model", "text encoder", "VAE", "other" };
+    return kind ? names[kind->role] : "unknown";
+}
+
+/* One file; slot NULL: it need not fit anything. */
+static json_t *look_at(const kn_source *source, const kn_slot *slot, bool *all_well) {
+    kn_inspection found;
+    kn_error err = { 0 };
+    json_t *part = json_pack("{s:o}", "path", place_of(source));
+    if (slot)
+        json_object_set_new(part, "slot", json_string(slot->name));
+    if (!kn_inspect_file(source, &found, &err)) {
+        json_object_set_new(part, "error", json_string(err.text));
+        *all_well = false;
+        return part;
+    }
+    json_object_update_new(part, json_pack("{s:s, s:s*, s:s*, s:s, s:I, s:I, s:o, s:I, s:I, s:b}", "role",
+                                           role_name(found.kind), "architecture", found.kind ? found.kind->id : NULL,
+                                           "title", found.kind ? found.kind->title : NULL, "prefix", found.prefix,
+                                           "tensors", (json_int_t)found.tensors, "bytes",
+                                           (json_int_t)found.tensor_bytes, "dtypes", dtypes_of(&found),
+                                           "quantised_layers", (json_int_t)found.quantised_layers, "missing_scales",
+                                           (json_int_t)found.missing_scales, "vision", (int)found.has_vision));
+    if (slot) {
+        bool fits = kn_inspect_fit(slot, source, &err);
+        json_object_set_new(part, "fits", json_boolean(fits));
+        if (!fits)
+            json_object_set_new(part, "error", json_string(err.text));
+        *all_well &= fits;
+    } else {
+        *all_well &= found.kind != NULL;
+    }
+    return part;
+}
+
+static json_t *look_at_tokenizer(const kn_source *source, bool *all_well) {
+    kn_tokenizer *t = NULL;
+    kn_error err = { 0 };
+    const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
+    bool ok = source->path ? kn_tokenizer_open(source->path, &t, &err) : kn_tokenizer_open_bytes(&files, &t, &err);
+    json_t *part = json_pack("{s:o, s:s, s:b}", "path", place_of(source), "slot", "tokenizer", "fits", (int)ok);
+    if (ok)
+        json_object_set_new(part, "tokens", json_integer(kn_tokenizer_size(t)));
+    else
+        json_object_set_new(part, "error", json_string(err.text));
+    kn_tokenizer_close(t);
+    *all_well &= ok;
+    return part;
+}
+
+static json_t *look_at_profile(const kn_inspect_models_options *o, const char *name, bool *all_well, kn_error *err) {
+    const kn_model_wish wish = { .config = o->config, .profile = name };
+    kn_model_choice c;
+    if (!kn_model_choose(&wish, &c, err))
+        return NULL;
+    json_t *parts = json_array();
+    const kn_architecture *a = c.architecture;
+    json_array_append_new(parts, look_at(&c.files.diffusion_model, a->diffusion_model, all_well));
+    json_array_append_new(parts, look_at(&c.files.text_encoder, a->text_encoder, all_well));
+    json_array_append_new(parts, look_at(&c.files.vae, a->vae, all_well));
+    json_array_append_new(parts, look_at_tokenizer(&c.files.tokenizer, all_well));
+    json_t *profile = json_pack("{s:s, s:s, s:s, s:s, s:o}", "profile", c.profile->name, "architecture", a->name,
+                                "title", a->title, "variant", c.variant->name, "components", parts);
+    kn_model_choice_free(&c);
+    return profile;
+}
+
+/* "2.6 MB", "12.2 GB": powers of ten, as file managers show them. */
+static bool add_bytes(json_int_t bytes, kn_buf *out) {
+    double n = (double)bytes;
+    return n < 1e6   ? kn_buf_printf(out, "%.1f kB", n / 1e3)
+           : n < 1e9 ? kn_buf_printf(out, "%.1f MB", n / 1e6)
+                     : kn_buf_printf(out, "%.2f GB", n / 1e9);
+}
+
+static const char *text_at(json_t *o, const char *key) {
+    return json_string_value(json_object_get(o, key));
+}
+
+static json_int_t number_at(json_t *o, const char *key) {
+    return json_integer_value(json_object_get(o, key));
+}
+
+static bool tell_part(json_t *part, kn_buf *out) {
+    const char *slot = text_at(part, "slot"), *error = text_at(part, "error"), *prefix = text_at(part, "prefix");
+    bool ok = kn_buf_printf(out, "%s%s%s\n", slot ? slot : "", slot ? ": " : "", text_at(part, "path"));
+    if (json_object_get(part, "tensors")) {
+        const char *title = text_at(part, "title"), *name = NULL;
+        json_t *count = NULL;
+        ok = ok &&
+             kn_buf_printf(out, "    %s, %lld tensors, ", title ? title : "nothing known",
+                           (long long)number_at(part, "tensors")) &&
+             add_bytes(number_at(part, "bytes"), out) && kn_buf_add_text(out, "\n    stored as");
+        json_object_foreach(json_object_get(part, "dtypes"), name, count) ok =
+            ok && kn_buf_printf(out, " %s x %lld", name, (long long)json_integer_value(count));
+        if (number_at(part, "quantised_layers"))
+            ok = ok && kn_buf_printf(out, "; %lld quantised layers, %lld scales missing",
+                                     (long long)number_at(part, "quantised_layers"),
+                                     (long long)number_at(part, "missing_scales"));
+        ok = ok && kn_buf_add_text(out, "\n");
+        if (*prefix)
+            ok = ok && kn_buf_printf(out, "    names begin with %s\n", prefix);
+        if (json_is_true(json_object_get(part, "vision")))
+            ok = ok && kn_buf_add_text(out, "    has a vision tower\n");
+    }
+    if (json_object_get(part, "tokens"))
+        ok = ok && kn_buf_printf(out, "    %lld tokens\n", (long long)number_at(part, "tokens"));
+    if (error)
+        return ok && kn_buf_printf(out, "    cannot be used: %s\n", error);
+    return ok && (!json_object_get(part, "fits") || kn_buf_add_text(out, "    fits\n"));
+}
+
+static bool tell(json_t *answer, kn_buf *out) {
+    json_t *profile = NULL, *part = NULL;
+    size_t i, k;
+    bool ok = true;
+    json_array_foreach(json_object_get(answer, "profiles"), i, profile) {
+        ok = ok && kn_buf_printf(out, "%sprofile %s: %s, %s\n", i ? "\n" : "", text_at(profile, "profile"),
+                                 text_at(profile, "title"), text_at(profile, "variant"));
+        json_array_foreach(json_object_get(profile, "components"), k, part) ok = ok && tell_part(part, out);
+    }
+    json_array_foreach(json_object_get(answer, "files"), k, part) ok = ok && tell_part(part, out);
+    return ok;
+}
+
+/* All profiles that there are, or the one that is named. */
+static json_t *look_at_profiles(const kn_inspect_models_options *o, bool *all_well, kn_error *err) {
+    json_t *profiles = json_array();
+    kn_profiles known;
+    if (!kn_model_profiles(o->config, &known, err)) {
+        json_decref(profiles);
+        return NULL;
+    }
+    size_t count = o->model_profile ? 1 : known.n + 1; /* the built-in one is always there */
+    for (size_t i = 0; i < count; i++) {
+        const char *name = o->model_profile ? o->model_profile : i < known.n ? known.profiles[i].name : "demo";
+        json_t *one = look_at_profile(o, name, all_well, err);
+        if (!one) {
+            json_decref(profiles);
+            profiles = NULL;
+            break;
+        }
+        json_array_append_new(profiles, one);
+    }
+    kn_profiles_free(&known);
+    return profiles;
+}
+
+static json_t *look_at_files(const kn_inspect_models_options *o, bool *all_well) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < o->files.count; i++) {
+        const kn_source source = { .path = o->files.paths[i] };
+        json_array_append_new(files, look_at(&source, NULL, all_well));
+    }
+    return files;
+}
+
+int kn_inspect_models_run(const kn_inspect_models_options *o) {
+    bool all_well = true, files = o->files.count > 0;
+    kn_error err = { 0 };
+    json_t *found = files ? look_at_files(o, &all_well) : look_at_profiles(o, &all_well, &err);
+    if (!found)
+        return kn_report(NULL, &err);
+    json_t *answer = json_pack("{s:o}", files ? "files" : "profiles", found);
+    KN_AUTO_BUF out;
+    kn_buf_init(&out, TEXT_LIMIT);
+    char *json = o->json ? json_dumps(answer, JSON_INDENT(1)) : NULL;
+    bool ok = o->json ? json && kn_buf_printf(&out, "%s\n", json) : tell(answer, &out);
+    free(json);
+    json_decref(answer);
+    if (!(ok || kn_fail_nomem(&err, TEXT_LIMIT)) || !kn_print(&out, &err))
+        return kn_report(NULL, &err);
+    return all_well ? 0 : 2;
+}

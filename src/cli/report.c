@@ -1,0 +1,15 @@
+#include "cli/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int kn_report(const char *component, const kn_error *err) {
+    fprintf(stderr, "kuno: %s%s%s\n", component ? component : "", component ? ": " : "", err->text);
+    return kn_exit_code(err->code);
+}
+
+bool kn_print(const kn_buf *text, kn_error *err) {
+    return (fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0) ||
+           kn_fail(err, KN_E_OUTPUT, "cannot write to standard output: %s", strerror(errno));
+}

@@ -1,0 +1,61 @@
+#include "cli/save.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/signals.h"
+
+static bool is_stdout(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+bool kn_save_check(const char *path, bool clobber, kn_error *err) {
+    if (is_stdout(path)) {
+        if (isatty(STDOUT_FILENO))
+            return kn_fail(err, KN_E_USAGE, "a picture is not shown on a terminal; send it to a file or a pipe");
+        return true;
+    }
+    sigset_t before;
+    kn_signals_hold(&before);
+    kn_output o;
+    bool ok = kn_output_open(path, clobber, &o, err);
+    if (ok)
+        kn_output_drop(&o);
+    kn_signals_release(&before);
+    return ok || kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+}
+
+static bool write_file(const char *path, bool clobber, const void *data, size_t len, kn_error *err) {
+    kn_output o;
+    if (!kn_output_open(path, clobber, &o, err))
+        return false;
+    if (kn_output_write(&o, data, len, err))
+        return kn_output_commit(&o, clobber, err);
+    kn_output_drop(&o);
+    return false;
+}
+
+bool kn_save(const char *path, bool clobber, const void *data, size_t len, kn_error *err) {
+    if (is_stdout(path)) {
+        kn_output to_stdout = { .dir_fd = -1, .fd = STDOUT_FILENO };
+        return kn_output_write(&to_stdout, data, len, err) || kn_fail_within(err, "standard output");
+    }
+    sigset_t before;
+    kn_signals_hold(&before);
+    bool ok = write_file(path, clobber, data, len, err);
+    kn_signals_release(&before);
+    return ok || kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+}
+
+bool kn_save_name(const char *path, uint64_t index, uint64_t count, kn_buf *ret, kn_error *err) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *ending = strrchr(name, '.');
+    if (!ending || ending == name) /* none, or a hidden file's first letter */
+        ending = name + strlen(name);
+    bool ok = kn_buf_add(ret, path, (size_t)(ending - path));
+    if (count > 1)
+        ok = ok && kn_buf_printf(ret, "-%llu", (unsigned long long)index);
+    return (ok && kn_buf_add_text(ret, ending)) || kn_fail(err, KN_E_RANGE, "the name of the file is too long");
+}

@@ -1,0 +1,55 @@
+#include "cli/signals.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "cli/report.h"
+
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+static atomic_bool asked;
+static void (*stop_work)(void *context); /* both set before the handler is */
+static void *stop_context;
+
+static void on_stop(int number) {
+    (void)number;
+    if (atomic_exchange(&asked, true))
+        _exit(kn_exit_code(KN_E_CANCELLED));
+    if (stop_work)
+        stop_work(stop_context);
+}
+
+static void stopping_set(sigset_t *set) {
+    sigemptyset(set);
+    for (size_t i = 0; i < KN_COUNT(stopping); i++)
+        sigaddset(set, stopping[i]);
+}
+
+void kn_signals_install(void (*stop)(void *context), void *context) {
+    stop_work = stop;
+    stop_context = context;
+    /* What was ignored stays so: nohup does that. */
+    struct sigaction act = { .sa_handler = on_stop, .sa_flags = SA_RESTART }, old;
+    stopping_set(&act.sa_mask);
+    for (size_t i = 0; i < KN_COUNT(stopping); i++) {
+        if (sigaction(stopping[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(stopping[i], &act, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool kn_signals_stop(void) {
+    return atomic_load(&asked);
+}
+
+void kn_signals_hold(sigset_t *before) {
+    sigset_t set;
+    stopping_set(&set);
+    pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
+void kn_signals_release(const sigset_t *before) {
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
