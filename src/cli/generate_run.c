@@ -177,8 +177,10 @@ static bool save(struct work *w, uint64_t index, kn_image *picture, kn_error *er
     snprintf(seed, sizeof seed, "%" PRIu64, w->settings.recipe.seed);
     if (w->images)
         json_array_append_new(w->images, json_pack("{s:o, s:s}", "file", json_name(name.data, name.len), "seed", seed));
-    else if (!w->o->quiet && strcmp(w->output, "-") != 0)
+    else if (!w->o->quiet && strcmp(w->output, "-") != 0) {
+        kn_progress_clear(&w->progress);
         printf("%s: seed %s\n", name.data, seed);
+    }
     return true;
 }
 

@@ -5,24 +5,16 @@
 #define AT(member) offsetof(kn_inspect_models_options, member)
 
 static const kn_option options[] = {
-    { .kind = KN_OPTION_GROUP, .help = "What to look at (default: all profiles)" },
-    { .kind = KN_OPTION_PATHS, .arg = "FILE", .at = AT(files), .help = "model files, or folders with their parts" },
-    { .kind = KN_OPTION_TEXT,
-      .name = "model-profile",
-      .arg = "NAME",
-      .at = AT(model_profile),
-      .help = "a profile in models.toml" },
-    { .kind = KN_OPTION_PATH,
-      .name = "config",
-      .arg = "FILE",
-      .at = AT(config),
-      .help = "read profiles from this models.toml" },
+    KN_OPT_GROUP("What to look at (default: all profiles)"),
+    KN_OPT(PATHS, 0, NULL, "FILE", AT(files), "model files, or folders with their parts"),
+    KN_OPT(TEXT, 0, "model-profile", "NAME", AT(model_profile), "a profile in models.toml"),
+    KN_OPT(PATH, 0, "config", "FILE", AT(config), "read profiles from this models.toml"),
 
-    { .kind = KN_OPTION_GROUP, .help = "Output" },
-    { .kind = KN_OPTION_FLAG, .name = "json", .at = AT(json), .help = "answer with one JSON object" },
+    KN_OPT_GROUP("Output"),
+    KN_OPT(FLAG, 0, "json", NULL, AT(json), "answer with one JSON object"),
 
-    { .kind = KN_OPTION_GROUP, .help = "Other" },
-    KN_OPTION_HELP_ROW,
+    KN_OPT_GROUP("Other"),
+    KN_OPT_HELP,
 };
 
 static bool check(const void *given, kn_error *err) {

@@ -158,7 +158,12 @@ static bool take_another_path(const char *text, kn_given_paths *ret, kn_error *e
     return ok;
 }
 
+static bool needs_value(const kn_option *row) {
+    return row->kind != KN_OPTION_FLAG && row->kind != KN_OPTION_HELP;
+}
+
 static bool take_value(const kn_option *row, const char *text, void *place, kn_error *err) {
+    assert(needs_value(row));
     switch (row->kind) {
     case KN_OPTION_INTEGER: return take_integer(row, text, place, err);
     case KN_OPTION_REAL: return take_real(row, text, place, err);
@@ -173,7 +178,6 @@ static bool take_value(const kn_option *row, const char *text, void *place, kn_e
     case KN_OPTION_HELP:
     case KN_OPTION_FLAG: break;
     }
-    assert(!"a kind without a value");
     return false;
 }
 
@@ -238,10 +242,6 @@ static bool fail_unknown(const struct parser *p, const char *name, size_t len) {
     }
     return kn_fail(p->err, KN_E_USAGE, "unknown option '--%s'%s%s%s", kn_quote(name, len).text,
                    meant ? "; did you mean '--" : "", meant ? meant : "", meant ? "'?" : "");
-}
-
-static bool needs_value(const kn_option *row) {
-    return row->kind != KN_OPTION_FLAG && row->kind != KN_OPTION_HELP;
 }
 
 /* The value of an option in the argument after it. One that is itself an option of the table is taken for a slip. */

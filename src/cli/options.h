@@ -74,10 +74,22 @@ typedef struct kn_option {
     size_t name_bytes, name_count;
 } kn_option;
 
-#define KN_OPTION_NAMES(table) .names = (table), .name_bytes = sizeof((table)[0]), .name_count = KN_COUNT(table)
-
-/* The last row of every table. */
-#define KN_OPTION_HELP_ROW                                                                                             \
+/* Rows of a table; kind is the last part of a kn_option_kind. The last row is KN_OPT_HELP. */
+#define KN_OPT_GROUP(text)                                                                                             \
+    { .kind = KN_OPTION_GROUP, .help = (text) }
+#define KN_OPT(kind_, letter_, name_, arg_, at_, help_)                                                                \
+    { .kind = KN_OPTION_##kind_, .letter = (letter_), .name = (name_), .arg = (arg_), .at = (at_), .help = (help_) }
+#define KN_OPT_RANGE(kind_, letter_, name_, arg_, at_, min_, max_, help_)                                              \
+    {                                                                                                                  \
+        .kind = KN_OPTION_##kind_, .letter = (letter_), .name = (name_), .arg = (arg_), .at = (at_), .help = (help_),  \
+        .min = (min_), .max = (max_)                                                                                   \
+    }
+#define KN_OPT_CHOICE(letter_, name_, at_, table_, help_)                                                              \
+    {                                                                                                                  \
+        .kind = KN_OPTION_CHOICE, .letter = (letter_), .name = (name_), .arg = "NAME", .at = (at_), .help = (help_),   \
+        .names = (table_), .name_bytes = sizeof((table_)[0]), .name_count = KN_COUNT(table_)                           \
+    }
+#define KN_OPT_HELP                                                                                                    \
     { .kind = KN_OPTION_HELP, .letter = 'h', .name = "help", .help = "show this help and do nothing else" }
 
 static inline const kn_name *kn_option_choice(const kn_option *row, size_t i) {
