@@ -1,5 +1,5 @@
-/* JSON as a stream, for big files of a known form where a tree would cost many times the file. Small documents are read
- * with jansson.
+/* JSON as a stream, for big files of a known form where a tree would cost many times the file. Small documents are
+ * easier to read with jansson.
  *
  *     kn_json_reader j;
  *     kn_json_begin(&j, file, file, err);

@@ -49,6 +49,8 @@ bool kn_tokenizer_add(kn_tokenizer *t, const char *content, size_t len, uint64_t
     if (len == 0 || len > KN_MAX_TOKEN_BYTES)
         return kn_fail(err, KN_E_RANGE, "added token %llu has %zu bytes, 1 to %d are allowed", (unsigned long long)id,
                        len, KN_MAX_TOKEN_BYTES);
+    if (memchr(content, 0, len))
+        return kn_fail(err, KN_E_UNSUPPORTED, "added token %llu has a NUL character", (unsigned long long)id);
     if (id >= KN_MAX_TOKENS)
         return kn_fail(err, KN_E_RANGE, "the id %llu of added token '%s' is too large, ids below %d are allowed",
                        (unsigned long long)id, kn_quote(content, len).text, KN_MAX_TOKENS);

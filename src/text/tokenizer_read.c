@@ -38,8 +38,7 @@ static kn_quoted shown(kn_json_text text) {
     return kn_quote(text.data, text.len);
 }
 
-/* One member of an object or, by its index, of an array. What is neither has nothing inside and is given back itself.
- */
+/* One member of an object or, by its index of one digit, of an array. What is neither is given back itself. */
 static bool step(struct reading *r, kn_json_text part, kn_json_text name, kn_json_text *ret) {
     kn_json_reader j;
     kn_json_begin(&j, r->file, part, r->err);
@@ -57,8 +56,8 @@ static bool step(struct reading *r, kn_json_text part, kn_json_text name, kn_jso
         ok = ok && kn_json_finish(&j);
     } else if (kind == '[') {
         kn_json_array(&j);
-        for (char index = '0'; kn_json_item(&j); index++)
-            kn_json_skip(&j, name.len == 1 && *name.data == index ? &found : NULL);
+        for (size_t i = 0; kn_json_item(&j); i++)
+            kn_json_skip(&j, name.len == 1 && (size_t)(*name.data - '0') == i ? &found : NULL);
         ok = kn_json_finish(&j);
     } else {
         found = part;
@@ -100,9 +99,7 @@ static bool read_vocabulary(struct reading *r, kn_json_text part) {
         size_t len = kn_utf8_put(kn_byte_symbol((uint8_t)byte), symbol);
         id = (uint64_t)kn_vocabulary_find(&r->v, symbol, len, "", 0);
         if (id >= r->v.n)
-            return kn_fail(r->err, KN_E_UNSUPPORTED,
-                           "the byte 0x%02x has no token '%s'; this is not a byte-level "
-                           "vocabulary",
+            return kn_fail(r->err, KN_E_UNSUPPORTED, "is no byte-level vocabulary: the byte 0x%02x has no token '%s'",
                            (unsigned)byte, kn_quote(symbol, len).text);
         r->t->bpe.byte_id[byte] = (uint32_t)id;
     }
@@ -115,12 +112,12 @@ static bool add_merge(struct reading *r, kn_json_text left, kn_json_text right) 
     int32_t b = kn_vocabulary_find(&r->v, right.data, right.len, "", 0);
     int32_t joined = kn_vocabulary_find(&r->v, left.data, left.len, right.data, right.len);
     if (a < 0)
-        return kn_fail(r->err, KN_E_FORMAT, unknown, kn_quote(left.data, left.len).text);
+        return kn_fail(r->err, KN_E_FORMAT, unknown, shown(left).text);
     if (b < 0)
-        return kn_fail(r->err, KN_E_FORMAT, unknown, kn_quote(right.data, right.len).text);
+        return kn_fail(r->err, KN_E_FORMAT, unknown, shown(right).text);
     if (joined < 0)
         return kn_fail(r->err, KN_E_FORMAT, "'%s' and '%s' make a token that is not in the vocabulary",
-                       kn_quote(left.data, left.len).text, kn_quote(right.data, right.len).text);
+                       shown(left).text, shown(right).text);
     if (r->t->bpe.n == KN_MAX_TOKENS)
         return kn_fail(r->err, KN_E_RANGE, "there are more than %d merges", KN_MAX_TOKENS);
     return kn_bpe_add(&r->t->bpe, (kn_merge){ (uint32_t)a, (uint32_t)b, (uint32_t)joined }, r->err);
@@ -128,13 +125,12 @@ static bool add_merge(struct reading *r, kn_json_text left, kn_json_text right) 
 
 /* "a b": exactly one space, with something on either side. */
 static bool add_merge_line(struct reading *r, kn_json_text line) {
-    const char *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
-    kn_json_text left = { line.data, space ? (size_t)(space - line.data) : 0 };
-    kn_json_text right = { line.data + left.len + 1, space ? line.len - left.len - 1 : 0 };
-    if (left.len == 0 || right.len == 0 || memchr(right.data, ' ', right.len))
-        return kn_fail(r->err, KN_E_FORMAT, "'%s' is not two tokens with one space between them",
-                       kn_quote(line.data, line.len).text);
-    return add_merge(r, left, right);
+    const char *end = line.data + line.len, *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
+    const char *behind = space ? space + 1 : end;
+    if (!space || space == line.data || behind == end || memchr(behind, ' ', (size_t)(end - behind)))
+        return kn_fail(r->err, KN_E_FORMAT, "'%s' is not two tokens with one space between them", shown(line).text);
+    return add_merge(r, (kn_json_text){ line.data, (size_t)(space - line.data) },
+                     (kn_json_text){ behind, (size_t)(end - behind) });
 }
 
 static bool index_merges(struct reading *r) {
@@ -264,8 +260,7 @@ static bool read_added_object(struct reading *r, kn_json_text part) {
 static bool add_published(struct reading *r) {
     if (r->v.n != PUBLISHED_TOKENS)
         return kn_fail(r->err, KN_E_NOT_FOUND,
-                       "added tokens such as <|im_start|> are listed nowhere; "
-                       "tokenizer_config.json with added_tokens_decoder is needed");
+                       "added tokens such as <|im_start|> are listed nowhere; tokenizer_config.json is needed");
     for (size_t i = 0; i < KN_COUNT(published_added); i++) {
         const char *content = published_added[i];
         if (!kn_tokenizer_add(r->t, content, strlen(content), PUBLISHED_TOKENS + i, i < PUBLISHED_SPECIAL, r->err))
@@ -369,16 +364,18 @@ static bool note_members(kn_json_reader *j, const char *inside, kn_json_text val
     kn_json_text key;
     kn_json_object(j);
     while (kn_json_key(j, &key)) {
-        size_t front = strlen(inside);
-        if (!front && kn_json_is(key, "model")) {
+        if (!*inside && kn_json_is(key, "model")) {
             if (!note_members(j, "model.", value))
                 return false;
             continue;
         }
         kn_json_text other = missing, *into = &other;
-        for (size_t m = 0; m < MEMBERS; m++)
-            if (strncmp(member_names[m], inside, front) == 0 && kn_json_is(key, member_names[m] + front))
+        for (size_t m = 0; m < MEMBERS; m++) {
+            const char *name = member_names[m] + strlen(inside);
+            bool here = strncmp(member_names[m], inside, strlen(inside)) == 0 && !strchr(name, '.');
+            if (here && kn_json_is(key, name))
                 into = &value[m];
+        }
         if (into->data != missing.data)
             return kn_fail(j->err, KN_E_FORMAT, "'%s%s' occurs twice", inside, shown(key).text);
         kn_json_skip(j, into);

@@ -8,7 +8,7 @@
 #include "compute/cpu/device.h"
 
 static kn_run run;
-static uint8_t *numbers; /* valid in every storage format */
+static uint8_t *numbers; /* in every storage format neither NaN nor subnormal */
 enum { NUMBERS = 64 << 20 };
 
 /* One thread is measured by the time it computed, so that others on the machine disturb less. */
@@ -23,8 +23,8 @@ static double now_s(void) {
 typedef struct job {
     const char *name;
     void (*op)(const struct job *j);
-    int64_t n, in, out; /* of matrices; attention: rows, head, heads; convolution: side, channels in, out */
-    kn_dtype type;
+    int64_t n, in, out;  /* of matrices; attention: rows, head, heads; convolution: side, channels in, out */
+    int type;            /* of a weight, or pairs of a rope */
     double flops, bytes; /* of one run; what is 0 is not told */
 } job;
 
@@ -32,12 +32,14 @@ static const char *wanted; /* part of the names of the jobs to run */
 static kn_tensor input;    /* made once per job */
 
 static void op_linear(const job *j) {
-    kn_weight w = { .data = numbers, .dtype = j->type, .rank = 2, .dim = { j->out, j->in }, .scale = 1 };
+    kn_weight w = { .data = numbers, .dtype = (kn_dtype)j->type, .rank = 2, .dim = { j->out, j->in }, .scale = 1 };
     kn_linear(&run, kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in }), &w);
 }
 
 static void op_conv(const job *j) {
-    kn_weight w = { .data = numbers, .dtype = j->type, .rank = 4, .dim = { j->out, 3, 3, j->in }, .scale = 1 };
+    kn_weight w = {
+        .data = numbers, .dtype = (kn_dtype)j->type, .rank = 4, .dim = { j->out, 3, 3, j->in }, .scale = 1
+    };
     kn_conv2d(&run, kn_reshape(&run, input, 3, (int64_t[]){ j->n, j->n, j->in }), &w, 1, (kn_pad){ 1, 1, 1, 1 });
 }
 
@@ -54,6 +56,30 @@ static void op_silu(const job *j) {
 static void op_rms_norm(const job *j) {
     kn_weight w = { .data = numbers, .dtype = KN_F32, .rank = 1, .dim = { j->in }, .scale = 1, .name = "w" };
     kn_rms_norm(&run, kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in }), &w, 1e-6f);
+}
+
+static void op_unit_norm(const job *j) {
+    kn_weight w = { .data = numbers, .dtype = KN_F32, .rank = 1, .dim = { j->in }, .scale = 1, .name = "w" };
+    kn_unit_norm(&run, kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in }), &w, true);
+}
+
+static void op_rope(const job *j) {
+    kn_weight w = { .data = numbers, .dtype = KN_F32, .rank = 1, .dim = { j->in }, .scale = 1, .name = "w" };
+    kn_tensor x = kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in * j->out });
+    kn_tensor angles = kn_reshape(&run, kn_rows(&run, x, 0, j->n / j->out / 2), 2, (int64_t[]){ j->n, j->in / 2 });
+    kn_qk_norm_rope(&run, x, &w, 1e-6f, angles, angles, (kn_rope_pairs)j->type);
+}
+
+static void op_upsample(const job *j) {
+    kn_upsample2x(&run, kn_reshape(&run, input, 3, (int64_t[]){ j->n, j->n, j->in }));
+}
+
+static void op_avg(const job *j) {
+    kn_avg_shortcut(&run, kn_reshape(&run, input, 3, (int64_t[]){ j->n, j->n, j->in }), j->out, 2);
+}
+
+static void op_dup(const job *j) {
+    kn_dup_shortcut(&run, kn_reshape(&run, input, 3, (int64_t[]){ j->n, j->n, j->in }), j->out, 2);
 }
 
 static void op_finite(const job *j) {
@@ -136,6 +162,16 @@ static void bench_tier(void) {
     best_of(&(job){ "silu 1024x1024", op_silu, 1024, 1024, 0, KN_F32, 0, 8.0 * 1024 * 1024 }, 1024 * 1024);
     best_of(&(job){ "rms_norm 1024x1024", op_rms_norm, 1024, 1024, 0, KN_F32, 0, 8.0 * 1024 * 1024 }, 1024 * 1024);
     best_of(&(job){ "check_finite 1024x1024", op_finite, 1024, 1024, 0, KN_F32, 0, 4.0 * 1024 * 1024 }, 1024 * 1024);
+    best_of(&(job){ "unit_norm, silu 65536x144", op_unit_norm, 65536, 144, 0, KN_F32, 0, 8.0 * 65536 * 144 },
+            65536 * 144);
+    best_of(&(job){ "rope halves 1024, 8 x 128", op_rope, 1024, 128, 8, KN_ROPE_HALVES, 0, 8.0 * 1024 * 1024 },
+            1024 * 1024);
+    best_of(
+        &(job){ "rope interleaved 1024, 8 x 128", op_rope, 1024, 128, 8, KN_ROPE_INTERLEAVED, 0, 8.0 * 1024 * 1024 },
+        1024 * 1024);
+    best_of(&(job){ "upsample2x 128x128x144", op_upsample, 128, 144, 0, KN_F32, 0, 20.0 * 16384 * 144 }, 16384 * 144);
+    best_of(&(job){ "avg_shortcut 256x256x96", op_avg, 256, 96, 192, KN_F32, 0, 6.0 * 65536 * 96 }, 65536 * 96);
+    best_of(&(job){ "dup_shortcut 128x128x288", op_dup, 128, 288, 144, KN_F32, 0, 12.0 * 16384 * 288 }, 16384 * 288);
     best_of(&(job){ "silu 64x192", op_silu, 64, 192, 0, KN_F32, 0, 8.0 * 64 * 192 }, 64 * 192);
 }
 
@@ -146,7 +182,7 @@ int bench_all(unsigned threads, const char *word) {
     if (!numbers)
         return 1;
     for (size_t i = 0; i < NUMBERS; i++)
-        numbers[i] = (uint8_t)(i % 3 ? i * 37 % 40 : 0x3C);
+        numbers[i] = (uint8_t)(0x30 + i % 13);
     for (int t = 1; kn_tier_name(t); t++) {
         kn_error err = { 0 };
         kn_device *d = NULL;

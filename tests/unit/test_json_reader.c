@@ -143,6 +143,8 @@ static void refuses_what_is_not_json(void **state) {
         "\"\\u",
         "\"a\nb\"",
         "\"\x01\"",
+        "\"\x1F\"",
+        "\"a\tb\"",
         "\"\xFF\"",
         "\"\xC3\"",
         "\"\xED\xA0\x80\"",

@@ -76,8 +76,7 @@ static void fail_each_allocation(const kn_tokenizer_files *files) {
         until_failure = -1;
         assert_int_equal(alive, before);
         if (!failed) {
-            if (!ok)
-                fail_msg("n %ld: %s", n, err.text);
+            assert_true(ok);
             assert_true(n > 30); /* there was something to fail */
             return;
         }

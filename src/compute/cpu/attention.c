@@ -128,7 +128,7 @@ static void attend(void *ctx, size_t item, unsigned thread) {
         bool masked = a->causal && which == 1;
         int64_t end = masked ? KN_MIN(s->rows, t.row + t.rows) : s->rows;
         for (int64_t first = 0; first < end; first += KN_BLOCK) {
-            if (a->run->stop && atomic_load_explicit(a->run->stop, memory_order_relaxed))
+            if (kn_is_stopped(a->run))
                 return;
             int64_t n = KN_MIN(KN_BLOCK, end - first);
             score_block(&t, s, first, n);
@@ -144,7 +144,7 @@ static void choose_tasks(struct attention *a, unsigned threads) {
     a->shared = a->heads / a->kv_heads;
     a->task_heads = KN_MIN(a->shared, MOST_HEADS);
     a->head_groups = (a->shared + a->task_heads - 1) / a->task_heads;
-    a->task_rows = KN_TILE_ROWS / a->task_heads;
+    a->task_rows = KN_QUERY_ROWS / a->task_heads;
     for (;;) {
         a->row_groups = (a->rows + a->task_rows - 1) / a->task_rows;
         if (threads == 1 || a->row_groups * a->head_groups * a->kv_heads >= 4 * (int64_t)threads ||
@@ -187,7 +187,7 @@ kn_tensor kn_attention(kn_run *r, kn_tensor q, kn_kv before, kn_kv own, int head
         !take_segment(r, own, kv_heads * a.head, &a.segments[1]))
         return kn_none;
     kn_tensor y = kn_new_like(r, q, width);
-    if (!kn_go_on(r) || kn_elements(y) == 0)
+    if (kn_elements(y) == 0)
         return y;
     a.out = kn_data(y);
     choose_tasks(&a, kn_device_threads(r->device));

@@ -1,4 +1,5 @@
-/* The AVX-512 tier, built with flags of its own: no other file may use what is compiled here but the init function. */
+/* The AVX-512 tier, built with flags of its own: no other file may use what is compiled here but the init function. The
+ * includes stand in the order in which they need each other. */
 #include "compute/cpu/kernels.h"
 
 #include "compute/cpu/vec_avx512.h"

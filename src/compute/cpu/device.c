@@ -59,7 +59,7 @@ kn_shape_text kn_shape(int rank, const int64_t *dim) {
 }
 
 bool kn_go_on(kn_run *r) {
-    if (r->err.code == KN_OK && r->stop && atomic_load_explicit(r->stop, memory_order_relaxed))
+    if (r->err.code == KN_OK && kn_is_stopped(r))
         kn_run_fail(r, KN_E_CANCELLED, "cancelled");
     return r->err.code == KN_OK;
 }
@@ -73,19 +73,19 @@ bool kn_op_starts(kn_run *r, const char *op, kn_tensor x, int rank) {
 }
 
 struct loop {
-    const atomic_bool *stop;
+    const kn_run *run;
     kn_pool_fn *fn;
     void *ctx;
 };
 
 static void run_item(void *ctx, size_t item, unsigned thread) {
     struct loop *l = ctx;
-    if (!l->stop || !atomic_load_explicit(l->stop, memory_order_relaxed))
+    if (!kn_is_stopped(l->run))
         l->fn(l->ctx, item, thread);
 }
 
 bool kn_parallel(kn_run *r, size_t items, double work, kn_pool_fn *fn, void *ctx) {
-    struct loop l = { r->stop, fn, ctx };
+    struct loop l = { r, fn, ctx };
     if (work < LITTLE_WORK)
         for (size_t i = 0; i < items; i++)
             run_item(&l, i, 0);

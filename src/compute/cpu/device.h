@@ -7,16 +7,18 @@
 #include "compute/ops.h"
 
 enum {
-    KN_TILE_ROWS = 240
-}; /* left-hand rows that a thread keeps packed: with the panel they fit a second-level cache */
+    KN_ROW_UNIT = 12,    /* whole tiles of every tier's product kernel */
+    KN_TILE_ROWS = 384,  /* rows that a thread keeps packed at most: with the panel they fit a second-level cache */
+    KN_QUERY_ROWS = 240, /* the same for attention, which keeps their scores there too */
+};
 
 /* Buffers of one thread, made once per device. */
 typedef struct kn_workspace {
     float rows[KN_TILE_ROWS * KN_STRIDE];         /* packed left-hand rows */
-    float scores[KN_TILE_ROWS * KN_STRIDE];       /* attention: one block of keys for each query row */
+    float scores[KN_QUERY_ROWS * KN_STRIDE];      /* attention: one block of keys for each query row */
     float panel[KN_BLOCK * KN_MAX_COLUMNS];       /* packed right-hand columns */
     float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE]; /* weights on their way into the panel */
-    float max[KN_TILE_ROWS], sum[KN_TILE_ROWS];   /* attention: softmax so far for each query row */
+    float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS]; /* attention: softmax so far for each query row */
 } kn_workspace;
 
 struct kn_device {
@@ -47,6 +49,10 @@ typedef struct kn_shape_text {
     char text[100];
 } kn_shape_text;
 kn_shape_text kn_shape(int rank, const int64_t *dim);
+
+static inline bool kn_is_stopped(const kn_run *r) {
+    return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
+}
 
 /* Whether an op should go on: nothing failed and nobody asked to stop (which becomes the run's failure here). */
 bool kn_go_on(kn_run *r);

@@ -39,14 +39,15 @@ typedef struct kn_kernels {
     /* panel[i][j] = src[i * stride + j] for j < n <= columns, else zero; stride in floats */
     void (*gather)(const float *src, size_t stride, size_t n, size_t k, float *panel);
     /* c[i][j] = start + sum over p < k of a[i * KN_STRIDE + p] * panel[p][j], for j < n <= columns. start: c itself if
-     * `add`, else bias[j], or 0 without bias */
+     * `add`, else bias[j], or 0 without bias. Of the panel, columns up to the next multiple of KN_TRANSPOSE_ROWS may
+     * be read, and whatever the ones behind n hold has no effect */
     void (*product)(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
                     const float *bias, bool add);
     /* sum[i] += x[i * stride][0 … n-1] . w for rows < KN_FEW_ROWS */
     void (*dots)(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum);
 
     /* One block of softmax: raises *max to the largest s[i] * scale, sets s[i] = exp(s[i] * scale - *max) and returns
-     * their sum. n > 0 */
+     * their sum; what would be subnormal may be 0. n > 0 */
     float (*softmax)(float *s, size_t n, float scale, float *max);
 
     /* elementwise over n */

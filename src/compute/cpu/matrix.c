@@ -11,7 +11,7 @@ struct product {
     int64_t rows, columns, inner;
     size_t row_bytes;                /* of the weight */
     int64_t tile_rows, tile_columns; /* what one task computes */
-    int64_t row_tiles;
+    int64_t row_tiles, column_tiles;
 };
 
 static const uint8_t *weight_at(const struct product *p, int64_t column, int64_t k0) {
@@ -50,7 +50,7 @@ static void multiply_tile(void *ctx, size_t item, unsigned thread) {
         size_t k = (size_t)KN_MIN(KN_BLOCK, p->inner - k0);
         p->fill(p->ctx, row, rows, k0, k, ws->rows);
         for (int64_t j = from; j < to; j += (int64_t)kernels->columns) {
-            if (p->run->stop && atomic_load_explicit(p->run->stop, memory_order_relaxed))
+            if (kn_is_stopped(p->run))
                 return;
             size_t n = (size_t)KN_MIN((int64_t)kernels->columns, to - j);
             pack_panel(p, ws, j, n, k0, k);
@@ -60,21 +60,27 @@ static void multiply_tile(void *ctx, size_t item, unsigned thread) {
     }
 }
 
-/* Large tiles reuse what they pack; small ones give every thread something to do. The last tile of a row or column may
- * be smaller. */
+/* n cut into equal parts of at most `most`, each a multiple of `unit` but the last. */
+static int64_t part_of(int64_t n, int64_t most, int64_t unit) {
+    int64_t parts = (n + most - 1) / most, part = (n + parts - 1) / parts;
+    return (part + unit - 1) / unit * unit;
+}
+
+/* Large tiles reuse what they pack; small ones give every thread something to do. */
 static void choose_tiles(struct product *p, unsigned threads) {
     enum { MOST_COLUMNS = 1024, FEWEST_COLUMNS = 128, FEWEST_ROWS = 48 };
-    p->tile_rows = KN_TILE_ROWS;
-    p->tile_columns = MOST_COLUMNS;
+    int64_t most_rows = KN_TILE_ROWS, most_columns = MOST_COLUMNS;
     for (;;) {
+        p->tile_rows = part_of(p->rows, most_rows, KN_ROW_UNIT);
+        p->tile_columns = part_of(p->columns, most_columns, KN_MAX_COLUMNS);
         p->row_tiles = (p->rows + p->tile_rows - 1) / p->tile_rows;
-        int64_t column_tiles = (p->columns + p->tile_columns - 1) / p->tile_columns;
-        if (threads == 1 || p->row_tiles * column_tiles >= 4 * (int64_t)threads)
+        p->column_tiles = (p->columns + p->tile_columns - 1) / p->tile_columns;
+        if (threads == 1 || p->row_tiles * p->column_tiles >= 4 * (int64_t)threads)
             return;
-        if (p->tile_columns > FEWEST_COLUMNS)
-            p->tile_columns /= 2;
-        else if (p->tile_rows > FEWEST_ROWS)
-            p->tile_rows /= 2;
+        if (most_columns > FEWEST_COLUMNS)
+            most_columns /= 2;
+        else if (most_rows > FEWEST_ROWS)
+            most_rows /= 2;
         else
             return;
     }
@@ -103,8 +109,7 @@ void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, con
         return;
     }
     choose_tiles(&p, kn_device_threads(r->device));
-    int64_t column_tiles = (p.columns + p.tile_columns - 1) / p.tile_columns;
-    kn_parallel(r, (size_t)(p.row_tiles * column_tiles), (double)rows * (double)p.columns * (double)p.inner,
+    kn_parallel(r, (size_t)(p.row_tiles * p.column_tiles), (double)rows * (double)p.columns * (double)p.inner,
                 multiply_tile, &p);
 }
 

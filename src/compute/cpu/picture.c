@@ -118,9 +118,9 @@ static void average_rows(void *ctx, int64_t from, int64_t count) {
         for (int64_t o = 0; o < s->out_channels; o++) {
             float sum = 0;
             for (int64_t k = o * s->group; k < (o + 1) * s->group; k++) {
-                int64_t frame = k / 4 % s->frames, channel = k / 4 / s->frames;
+                int64_t frame = k >> 2 & (s->frames - 1), channel = k >> 2 >> (s->frames - 1); /* frames is 1 or 2 */
                 if (frame == s->frames - 1)
-                    sum += in[k / 2 % 2 * row + k % 2 * s->channels + channel];
+                    sum += in[(k >> 1 & 1) * row + (k & 1) * s->channels + channel];
             }
             out[o] = sum / (float)s->group;
         }

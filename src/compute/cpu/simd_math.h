@@ -30,10 +30,12 @@ static inline vec v_exp_parts(vec x, vec *n) {
     return v_fma(v_mul(r, r), p, r);
 }
 
+/* 0 where the result would be subnormal: such numbers slow down whoever computes with them, and the scores of sharp
+ * attention are full of them. Infinity above, and a NaN stays. */
 static inline vec v_exp(vec x) {
-    x = v_max(v_set(-104), v_min(v_set(89), x)); /* beyond these it is 0 or infinity anyhow; a NaN stays */
-    vec n, less_one = v_exp_parts(x, &n);
-    return v_scale_by_power(v_add(less_one, v_set(1)), n);
+    const float least = -87.3f; /* ln 2^-126 = -87.34 */
+    vec n, less_one = v_exp_parts(v_max(v_set(least), v_min(v_set(89), x)), &n);
+    return v_zero_below(least, x, v_scale_by_power(v_add(less_one, v_set(1)), n));
 }
 
 static inline vec v_silu(vec x) {

@@ -74,12 +74,16 @@ static inline vec v_round(vec x) {
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* x * 2^n; n whole, -150 to 130: in two steps, as one power of two alone might not be a float. */
+/* x * 2^n; n whole, -126 to 129: in two steps, as 2^n alone might not be a float. */
 static inline vec v_scale_by_power(vec x, vec n) {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), bias = _mm256_set1_epi32(127);
     __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
     __m256i second = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
     return v_mul(v_mul(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
+}
+
+static inline vec v_zero_below(float limit, vec x, vec y) { /* y, but 0 where x < limit */
+    return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_NLT_UQ), y);
 }
 
 static inline vec v_magnitude(vec x) {

@@ -71,8 +71,12 @@ static inline vec v_round(vec x) {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-static inline vec v_scale_by_power(vec x, vec n) { /* x * 2^n; n whole, -150 to 130 */
+static inline vec v_scale_by_power(vec x, vec n) { /* x * 2^n; n whole, -126 to 129 */
     return _mm512_scalef_ps(x, n);
+}
+
+static inline vec v_zero_below(float limit, vec x, vec y) { /* y, but 0 where x < limit */
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ), y);
 }
 
 static inline vec v_magnitude(vec x) {
