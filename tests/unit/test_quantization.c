@@ -87,7 +87,8 @@ static void refuses_every_bad_golden_file_by_layer(void **state) {
         { "bad_unknown_format", "layer net.0: unsupported quantization format 'nvfp4'" },
         { "bad_layer_without_weight", "layer net.9: is marked as float8_e4m3fn but has no weight" },
         { "bad_mixed_int8", "layer net.1: unsupported quantization format 'int8_tensorwise'" },
-        { "bad_truncated_json", "layer net.0: comfy_quant is broken at byte 24: a text does not end" },
+        { "bad_truncated_json",
+          "layer net.0: comfy_quant is broken at byte 24: it ends where the end of a string is expected" },
         { "bad_fp8_bias", "'net.0.bias' is stored as F8_E4M3, F32, F16 or BF16 is needed" },
     };
     for (size_t r = 0; r < KN_COUNT(rows); r++) {
@@ -133,18 +134,21 @@ static void binds(maker *m, const char *prefix, const char *says) {
 
 static void records_are_read_strictly(void **state) {
     (void)state;
+#define NESTED_16(inner) "[[[[[[[[[[[[[[[[" inner "]]]]]]]]]]]]]]]]"
+#define NESTED_64        NESTED_16(NESTED_16(NESTED_16(NESTED_16(""))))
     static const struct {
         const char *json, *says;
     } rows[] = {
         { "{\"format\":\"float8_e4m3fn\"}", NULL },
         { "{\"format\":\"float8_e4m3fn\",\"full_precision_matrix_mult\":false}", NULL },
         { "{\"format\":\"float8_e4m3fn\"} ", NULL },
-        { "{\"format\":\"float8_e4m3fn\"}x", "layer x: comfy_quant is broken at byte 26: something follows its end" },
-        { "{\"format\":\"float8_e4m3fn\",\"format\":\"float8_e4m3fn\"}", "the same field is there twice" },
-        { "", "layer x: comfy_quant is broken at byte 0: an object is expected" },
+        { "{\"format\":\"float8_e4m3fn\"}x", "layer x: comfy_quant is broken at byte 26: nothing more is expected" },
+        { "{\"format\":\"float8_e4m3fn\",\"format\":\"float8_e4m3fn\"}",
+          "layer x: has 'format' twice in its quantization record" },
+        { "", "layer x: comfy_quant is broken at byte 0: it ends where an object is expected" },
         { "{}", "layer x: has a quantization record without format" },
         { "[]", "an object is expected" },
-        { "{\"format\":8}", "layer x: comfy_quant is broken at byte 10: a text in quotes is expected" },
+        { "{\"format\":8}", "layer x: comfy_quant is broken at byte 10: a string is expected" },
         { "{\"format\":\"float8_e5m2\"}", "layer x: is marked as float8_e5m2 but its weight is stored as F8_E4M3" },
         { "{\"format\":\"mxfp8\"}", "layer x: unsupported quantization format 'mxfp8'" },
         { "{\"format\":\"convrot_w4a4\",\"group\":64}", "layer x: unsupported quantization format 'convrot_w4a4'" },
@@ -153,13 +157,13 @@ static void records_are_read_strictly(void **state) {
         { "{\"a\":[-1,0.5e+3,{\"b\":null}],\"c\":[true,false,\"\"],\"d\":{},\"format\":\"mxfp8\"}",
           "layer x: unsupported quantization format 'mxfp8'" },
         { "{\"a\":[[[[[[[[1]]]]]]]],\"format\":\"mxfp8\"}", "unsupported quantization format" },
-        { "{\"a\":[[[[[[[[[1]]]]]]]]],\"format\":\"mxfp8\"}", "nested too deeply" },
-        { "{\"a\":01,\"format\":\"mxfp8\"}", "a value is expected" },
-        { "{\"a\":1.,\"format\":\"mxfp8\"}", "a value is expected" },
-        { "{\"a\":1e,\"format\":\"mxfp8\"}", "a value is expected" },
-        { "{\"a\":-,\"format\":\"mxfp8\"}", "a value is expected" },
+        { "{\"a\":" NESTED_64 ",\"format\":\"mxfp8\"}", "less deeply nested data is expected" },
+        { "{\"a\":01,\"format\":\"mxfp8\"}", "a number without leading zeros is expected" },
+        { "{\"a\":1.,\"format\":\"mxfp8\"}", "a digit is expected" },
+        { "{\"a\":1e,\"format\":\"mxfp8\"}", "a digit is expected" },
+        { "{\"a\":-,\"format\":\"mxfp8\"}", "a digit is expected" },
         { "{\"a\":nul,\"format\":\"mxfp8\"}", "a value is expected" },
-        { "{\"a\":{1:2},\"format\":\"mxfp8\"}", "a text in quotes is expected" },
+        { "{\"a\":{1:2},\"format\":\"mxfp8\"}", "a string is expected" },
         { "{\"format\":\"float8_e4m3fn\",\"full_precision_matrix_mult\":1}", "true or false is expected" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
@@ -195,12 +199,12 @@ static void header_lists_are_read_strictly(void **state) {
         { "{'layers':{'x':{'format':'float8_e4m3fn'}}}", NULL },
         { "{'format_version':'1.0','layers':{'x':{'format':'float8_e4m3fn'}}}", NULL },
         { "{'format_version':'2.0','layers':{}}", "_quantization_metadata has the format_version '2.0'" },
-        { "{'format_version':1,'layers':{}}", "a text in quotes is expected" },
+        { "{'format_version':1,'layers':{}}", "a string is expected" },
         { "{'format_version':'1.0'}", "_quantization_metadata has no layers" },
         { "{'layers':[]}", "_quantization_metadata is broken at byte 10: an object is expected" },
-        { "{'layers':{},'layers':{}}", "the same field is there twice" },
+        { "{'layers':{},'layers':{}}", "_quantization_metadata has 'layers' twice" },
         { "{'layers':{},'default':{}}", "unsupported field 'default' in _quantization_metadata" },
-        { "{'layers':{}}{}", "something follows its end" },
+        { "{'layers':{}}{}", "nothing more is expected" },
         { "[]", "an object is expected" },
         { "", "an object is expected" },
         { "nonsense", "_quantization_metadata is broken at byte 0: an object is expected" },
