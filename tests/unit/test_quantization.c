@@ -1,25 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <math.h>
-
+#include "golden.h"
+#include "safetensors_maker.h"
 #include "weights/quantization.h"
 
-#include "safetensors_maker.h"
-
-static kn_weights *open_golden(const char *file) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/fp8/%s", KN_TEST_DATA, file);
-    kn_weights *w = NULL;
-    kn_error err = { 0 };
-    if (!kn_weights_open(path, &w, &err))
-        fail_msg("%s: %s", file, err.text);
-    return w;
+static golden open_case(const char *name) {
+    char path[64];
+    snprintf(path, sizeof path, "fp8/%s.safetensors", name);
+    return golden_open(path);
 }
 
 /* net.0 is [40, 48] in FP8 with a bias, net.1 [48, 48] in BF16; output = (input net.1^T) net.0^T + bias. */
@@ -30,22 +20,19 @@ static void all_markings_give_the_same_weights_and_output(void **state) {
         const char *file, *prefix;
         bool full_precision;
     } rows[] = {
-        { "linear_header_metadata.safetensors", "", true },
-        { "linear_comfy_quant.safetensors", "", false },
-        { "linear_scaled_fp8.safetensors", "", false },
-        { "linear_scaled_fp8_prefixed.safetensors", "model.diffusion_model.", true },
+        { "linear_header_metadata", "", true },
+        { "linear_comfy_quant", "", false },
+        { "linear_scaled_fp8", "", false },
+        { "linear_scaled_fp8_prefixed", "model.diffusion_model.", true },
     };
-    kn_weights *io = open_golden("io.safetensors");
-    float want[OUT * IN], input[ROWS * IN], output[ROWS * OUT];
-    kn_decode(KN_F32, kn_weights_find(io, "dequantized_weight")->data, OUT * IN, want);
-    kn_decode(KN_F32, kn_weights_find(io, "input")->data, ROWS * IN, input);
-    kn_decode(KN_F32, kn_weights_find(io, "output")->data, ROWS * OUT, output);
-    kn_weights_close(io);
+    golden io = golden_open("fp8/io.safetensors");
+    const float *want = golden_floats(&io, "dequantized_weight", NULL);
+    const float *input = golden_floats(&io, "input", NULL), *output = golden_floats(&io, "output", NULL);
     for (size_t r = 0; r < KN_COUNT(rows); r++) {
-        kn_weights *w = open_golden(rows[r].file);
+        golden g = open_case(rows[r].file);
         kn_binder *b = NULL;
         kn_error err = { 0 };
-        if (!kn_binder_new(w, rows[r].prefix, false, &b, &err))
+        if (!kn_binder_new(g.file, rows[r].prefix, false, &b, &err))
             fail_msg("%s: %s", rows[r].file, err.text);
         kn_weight first = kn_take_matrix(b, OUT, IN, "net.0"), second = kn_take_matrix(b, IN, IN, "net.1");
         if (!kn_binder_finish(b, &err))
@@ -57,7 +44,7 @@ static void all_markings_give_the_same_weights_and_output(void **state) {
         kn_decode(second.dtype, second.data, IN * IN, c);
         for (size_t i = 0; i < OUT * IN; i++)
             a[i] *= first.scale;
-        assert_memory_equal(a, want, sizeof want);
+        assert_memory_equal(a, want, sizeof a);
         double difference = 0, norm = 0;
         for (size_t row = 0; row < ROWS; row++) {
             double hidden[IN] = { 0 };
@@ -73,8 +60,9 @@ static void all_markings_give_the_same_weights_and_output(void **state) {
         }
         assert_true(norm > 0 && sqrt(difference / norm) < 1e-5);
         kn_binder_free(b);
-        kn_weights_close(w);
+        golden_close(&g);
     }
+    golden_close(&io);
 }
 
 static void refuses_every_bad_golden_file_by_layer(void **state) {
@@ -92,19 +80,17 @@ static void refuses_every_bad_golden_file_by_layer(void **state) {
         { "bad_fp8_bias", "'net.0.bias' is stored as F8_E4M3, F32, F16 or BF16 is needed" },
     };
     for (size_t r = 0; r < KN_COUNT(rows); r++) {
-        char file[64];
-        snprintf(file, sizeof file, "%s.safetensors", rows[r].file);
-        kn_weights *w = open_golden(file);
+        golden g = open_case(rows[r].file);
         kn_binder *b = NULL;
         kn_error err = { 0 };
-        if (kn_binder_new(w, "", false, &b, &err)) {
+        if (kn_binder_new(g.file, "", false, &b, &err)) {
             kn_take_matrix(b, 40, 48, "net.0");
             kn_take_matrix(b, 48, 48, "net.1");
             assert_false(kn_binder_finish(b, &err));
         }
         assert_string_equal(err.text, rows[r].says);
         kn_binder_free(b);
-        kn_weights_close(w);
+        golden_close(&g);
     }
 }
 

@@ -1,20 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-#include <jansson.h>
-
-#include "base/file.h"
-#include "base/text.h"
-#include "weights/weights.h"
-
+#include "golden.h"
 #include "safetensors_maker.h"
+#include "weights/weights.h"
 
 #define W "\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"
 
@@ -29,8 +20,7 @@ static void refuse_bytes(const void *data, size_t len, kn_code code, const char 
 
 static void every_case_comes_out_as_its_table_says(void **state) {
     (void)state;
-    json_error_t e;
-    json_t *rows = json_load_file(KN_TEST_DATA "/weights/expected.json", JSON_REJECT_DUPLICATES, &e);
+    json_t *rows = golden_json("weights/expected.json");
     assert_int_equal(json_array_size(rows), 22);
     size_t i = 0;
     json_t *row = NULL;
@@ -39,22 +29,22 @@ static void every_case_comes_out_as_its_table_says(void **state) {
         const char *result = json_string_value(json_object_get(row, "result"));
         const char *says = json_string_value(json_object_get(row, "says"));
         const json_t *values = json_object_get(row, "values");
-        char path[512];
-        snprintf(path, sizeof path, "%s/weights/cases/%s", KN_TEST_DATA, file);
+        char path[64];
+        snprintf(path, sizeof path, "weights/cases/%s", file);
         kn_weights *w = NULL;
         kn_binder *b = NULL;
         kn_error err = { 0 };
-        bool opened = kn_weights_open(path, &w, &err);
-        bool bound = opened && kn_binder_new(w, "", false, &b, &err);
+        bool opened = kn_weights_open(golden_path(path).path, &w, &err);
+        bool binds = opened && kn_binder_new(w, "", false, &b, &err);
         if (strcmp(result, "refuse") == 0)
             assert_false(opened);
         else if (strcmp(result, "refuse to bind") == 0)
-            assert_true(opened && !bound);
-        else if (!bound)
+            assert_true(opened && !binds);
+        else if (!binds)
             fail_msg("%s: %s", file, err.text);
         if (says && !strstr(err.text, says))
             fail_msg("%s: says '%s', expected '%s'", file, err.text, says);
-        if (bound)
+        if (binds)
             assert_int_equal(kn_weights_count(w), json_integer_value(json_object_get(row, "tensors")));
         if (strcmp(result, "no tensors") == 0) {
             assert_false(kn_binder_finish(b, &err));
