@@ -42,12 +42,6 @@ static inline const char *kn_weight_name(const kn_weight *w) {
     return w->name ? w->name : "unnamed";
 }
 
-/* "[64, 192]" for messages. */
-typedef struct kn_shape_text {
-    char text[100];
-} kn_shape_text;
-kn_shape_text kn_shape(int rank, const int64_t *dim);
-
 /* Whether an op should go on: nothing failed and nobody asked to stop (which becomes the run's failure here). */
 bool kn_go_on(kn_run *r);
 
