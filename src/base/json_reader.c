@@ -22,6 +22,11 @@ bool kn_json_is(kn_json_text text, const char *word) {
     return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
 }
 
+bool kn_json_starts(kn_json_text text, const char *start) {
+    size_t len = strlen(start);
+    return text.len >= len && memcmp(text.data, start, len) == 0;
+}
+
 /* Says what is wrong at the current place. Lines and columns (in bytes) count from one, as in an editor. A file that
  * ends early may have been cut; a text inside of something else is all there, and simply wrong. */
 static bool fail(kn_json_reader *j, const char *what) {

@@ -77,5 +77,6 @@ bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
 bool kn_json_finish(kn_json_reader *j);
 
 bool kn_json_is(kn_json_text text, const char *word);
+bool kn_json_starts(kn_json_text text, const char *start);
 
 #endif

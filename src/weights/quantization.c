@@ -272,11 +272,10 @@ static bool read_listed_layers(survey *s, kn_json_reader *j) {
 }
 
 static bool read_version(kn_json_reader *j) {
-    static const char major[] = "1.";
     kn_json_text version;
     if (!kn_json_string(j, &version))
         return false;
-    return (version.len >= strlen(major) && memcmp(version.data, major, strlen(major)) == 0) ||
+    return kn_json_starts(version, "1.") ||
            kn_fail(j->err, KN_E_UNSUPPORTED, "%s has the format_version '%s', 1.0 is supported", j->what,
                    kn_quote(version.data, version.len).text);
 }
