@@ -342,6 +342,29 @@ static void plain_codes_have_scale_one_only_where_nothing_is_marked(void **state
     }
 }
 
+static void a_listed_layer_of_another_component_does_not_matter(void **state) {
+    (void)state;
+    maker m;
+    make_begin(&m);
+    make_metadata(&m, "{\"_quantization_metadata\":\"{\\\"layers\\\":{\\\"te.z\\\":{\\\"format\\\":\\\"nvfp4\\\"},"
+                      "\\\"dit.x\\\":{\\\"format\\\":\\\"float8_e4m3fn\\\"}}}\"}");
+    make_tensor(&m, "dit.x.weight", "F8_E4M3", "2, 2", CODES, 4);
+    make_tensor(&m, "dit.x.weight_scale", "F32", "", &half, 4);
+    make_zeros(&m, "te.z.weight", "U8", "2, 2", 4);
+    KN_AUTO_BUF file;
+    make_end(&m, &file);
+    kn_weights *w = open_made(&file);
+    kn_quantization q;
+    kn_error err = { 0 };
+    assert_true(kn_quantization_read(w, "dit.", &q, &err));
+    assert_int_equal(q.count, 1);
+    assert_true(q.layer[0].listed && q.layer[0].scale == 0.5f);
+    kn_quantization_free(&q);
+    assert_false(kn_quantization_read(w, "te.", &q, &err));
+    assert_string_equal(err.text, "layer te.z: unsupported quantization format 'nvfp4'");
+    kn_weights_close(w);
+}
+
 static void scales_must_be_single_positive_numbers_of_fp8_layers(void **state) {
     (void)state;
     static const float bad[] = { 0, -1, NAN, INFINITY };
@@ -461,6 +484,7 @@ int main(void) {
         cmocka_unit_test(listed_names_may_carry_or_lack_the_files_prefix),
         cmocka_unit_test(a_header_list_goes_before_a_record_and_a_marker),
         cmocka_unit_test(plain_codes_have_scale_one_only_where_nothing_is_marked),
+        cmocka_unit_test(a_listed_layer_of_another_component_does_not_matter),
         cmocka_unit_test(scales_must_be_single_positive_numbers_of_fp8_layers),
         cmocka_unit_test(fp8_is_for_matrices_only),
         cmocka_unit_test(markers_say_the_format_of_what_lies_below_them),
