@@ -69,8 +69,8 @@ typedef struct kuno_model kuno_model;
 KUNO_API kuno_code kuno_model_open(const kuno_model_options *options, kuno_model **ret, kuno_error *error);
 KUNO_API void kuno_model_close(kuno_model *model); /* NULL is fine */
 
-/* Asks the call that runs on this model to stop; it returns KUNO_CANCELLED within one step. May be called from any thread
- * and from a signal handler. The next kuno_generate starts afresh. */
+/* Asks the call that runs on this model to stop; it returns KUNO_CANCELLED within one step. May be called from any
+ * thread and from a signal handler. The next kuno_generate starts afresh. */
 KUNO_API void kuno_cancel(kuno_model *model);
 
 typedef struct kuno_progress {

@@ -9,6 +9,11 @@ void kn_json_begin(kn_json_reader *j, kn_json_text document, kn_json_text part, 
     kn_buf_init(&j->decoded, part.len);
 }
 
+void kn_json_begin_inside(kn_json_reader *j, kn_json_text text, const char *what, kn_error *err) {
+    kn_json_begin(j, text, text, err);
+    j->what = what;
+}
+
 void kn_json_close(kn_json_reader *j) {
     kn_buf_free(&j->decoded);
 }
@@ -17,16 +22,25 @@ bool kn_json_is(kn_json_text text, const char *word) {
     return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
 }
 
-/* Says what is wrong at the current place. Lines and columns (in bytes) count from one, as in an editor. */
+bool kn_json_starts(kn_json_text text, const char *start) {
+    size_t len = strlen(start);
+    return text.len >= len && memcmp(text.data, start, len) == 0;
+}
+
+/* Says what is wrong at the current place. Lines and columns (in bytes) count from one, as in an editor. A file that
+ * ends early may have been cut; a text inside of something else is all there, and simply wrong. */
 static bool fail(kn_json_reader *j, const char *what) {
     if (j->failed)
         return false;
     j->failed = true;
+    bool early = j->at == j->end;
+    if (j->what)
+        return kn_fail(j->err, KN_E_FORMAT, "%s is broken at byte %td: %s%s", j->what, j->at - j->start,
+                       early ? "it ends where " : "", what);
     size_t line = 1;
     const char *from = j->start;
     for (const char *nl; from < j->at && (nl = memchr(from, '\n', (size_t)(j->at - from))); from = nl + 1)
         line++;
-    bool early = j->at == j->end;
     return kn_fail(j->err, early ? KN_E_TRUNCATED : KN_E_FORMAT, "line %zu, column %zu: %s%s", line,
                    (size_t)(j->at - from) + 1, early ? "the file ends where " : "", what);
 }
@@ -115,6 +129,8 @@ static bool escape(kn_json_reader *j, uint32_t *ret) {
     uint32_t high = 0, low = 0;
     if (!hex4(j, &high))
         return false;
+    if (high == 0)
+        return fail(j, "a text holds a NUL character");
     if (high < 0xD800 || high > 0xDFFF) {
         *ret = high;
         return true;
@@ -188,20 +204,18 @@ static bool digits(kn_json_reader *j) {
     return j->at > from || fail(j, "a digit is expected");
 }
 
-/* The whole part of a number has no leading zeros. */
 static bool whole_part(kn_json_reader *j) {
-    if (j->at < j->end && *j->at == '0') {
-        j->at++;
-        return true;
-    }
-    return digits(j);
+    const char *from = j->at;
+    if (!digits(j))
+        return false;
+    return *from != '0' || j->at == from + 1 || fail(j, "a number without leading zeros is expected");
 }
 
 bool kn_json_u64(kn_json_reader *j, uint64_t *ret) {
     char c = kn_json_peek(j);
     const char *from = j->at;
     if (c < '0' || c > '9')
-        return fail(j, "a whole number is expected");
+        return fail(j, "an unsigned integer is expected");
     uint64_t v = 0;
     if (!whole_part(j))
         return false;
@@ -212,7 +226,7 @@ bool kn_json_u64(kn_json_reader *j, uint64_t *ret) {
         }
     }
     if (j->at < j->end && strchr(".eE", *j->at) && *j->at)
-        return fail(j, "a whole number is expected");
+        return fail(j, "an unsigned integer is expected");
     *ret = v;
     return true;
 }
@@ -234,26 +248,35 @@ static bool skip_number(kn_json_reader *j) {
     return digits(j);
 }
 
-static bool skip_word(kn_json_reader *j, const char *word) {
-    size_t len = strlen(word);
-    if ((size_t)(j->end - j->at) < len || memcmp(j->at, word, len) != 0)
-        return fail(j, "a value is expected");
+static bool word(kn_json_reader *j, const char *text, const char *what) {
+    size_t len = strlen(text);
+    if ((size_t)(j->end - j->at) < len || memcmp(j->at, text, len) != 0)
+        return fail(j, what);
     j->at += len;
+    return true;
+}
+
+bool kn_json_bool(kn_json_reader *j, bool *ret) {
+    bool v = kn_json_peek(j) == 't';
+    if (!word(j, v ? "true" : "false", "true or false is expected"))
+        return false;
+    *ret = v;
     return true;
 }
 
 /* A string, number or word; of an array or object only its beginning. */
 static bool skip_start(kn_json_reader *j) {
+    static const char no_value[] = "a value is expected";
     kn_json_text ignored;
     char c = kn_json_peek(j);
     switch (c) {
     case '{': return enter(j, true);
     case '[': return enter(j, false);
     case '"': return kn_json_string(j, &ignored);
-    case 't': return skip_word(j, "true");
-    case 'f': return skip_word(j, "false");
-    case 'n': return skip_word(j, "null");
-    default: return c == '-' || (c >= '0' && c <= '9') ? skip_number(j) : fail(j, "a value is expected");
+    case 't': return word(j, "true", no_value);
+    case 'f': return word(j, "false", no_value);
+    case 'n': return word(j, "null", no_value);
+    default: return c == '-' || (c >= '0' && c <= '9') ? skip_number(j) : fail(j, no_value);
     }
 }
 

@@ -1,5 +1,6 @@
-/* JSON as a stream, for big files of a known form where a tree would cost many times the file. Small documents are
- * easier to read with jansson.
+/* JSON as a stream, for what model folders hold: files of a known form where a tree would cost many times the text, and
+ * texts that must not be believed. (jansson's trees take twenty times the text, and its version 2.14 writes beyond its
+ * buffer when memory runs out inside a string.) Small documents of our own are read with jansson.
  *
  *     kn_json_reader j;
  *     kn_json_begin(&j, file, file, err);
@@ -13,8 +14,10 @@
  *     kn_json_close(&j);
  *
  * Strict (RFC 8259, valid UTF-8, at most KN_JSON_MAX_DEPTH levels), without recursion, and in memory only as large as
- * the longest string that has escapes. The first error is kept: whatever is called after it does nothing and returns
- * false, so that one check at the end is enough. */
+ * the longest string that has escapes. Strings hold no NUL, written "\u0000" in JSON: as C strings they would end there
+ * without a word. Whether a key may come twice is for the caller to say. The first error is kept: whatever is called
+ * after it does nothing and returns false, so that one check at the end (of `failed`, in the middle of a document) is
+ * enough. */
 #ifndef KN_BASE_JSON_READER_H
 #define KN_BASE_JSON_READER_H
 
@@ -32,6 +35,7 @@ typedef struct kn_json_text {
 
 typedef struct kn_json_reader {
     const char *start, *at, *end;
+    const char *what; /* NULL: a file */
     uint64_t objects; /* bit n: level n is an object, not an array */
     unsigned depth;
     bool fresh; /* nothing has been read yet in the innermost level */
@@ -43,6 +47,10 @@ typedef struct kn_json_reader {
 /* Reads `part`, which lies within `document`; errors give the place in the document. Both are the same for a whole
  * file. */
 void kn_json_begin(kn_json_reader *j, kn_json_text document, kn_json_text part, kn_error *err);
+
+/* Reads a text inside of something else, called `what` in errors: "its header is broken at byte 12: …". */
+void kn_json_begin_inside(kn_json_reader *j, kn_json_text text, const char *what, kn_error *err);
+
 void kn_json_close(kn_json_reader *j);
 
 /* The first byte of the next value, which tells its kind: { [ " t f n - or a digit. 0 at the end. */
@@ -59,7 +67,8 @@ bool kn_json_item(kn_json_reader *j);
 
 /* The string without its escapes: in the document where there are none, else in the reader until the next string. */
 bool kn_json_string(kn_json_reader *j, kn_json_text *ret);
-bool kn_json_u64(kn_json_reader *j, uint64_t *ret);
+bool kn_json_u64(kn_json_reader *j, uint64_t *ret); /* exactly */
+bool kn_json_bool(kn_json_reader *j, bool *ret);
 
 /* Steps over any value after checking it. ret (may be NULL): where it stands in the document. */
 bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
@@ -68,5 +77,6 @@ bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
 bool kn_json_finish(kn_json_reader *j);
 
 bool kn_json_is(kn_json_text text, const char *word);
+bool kn_json_starts(kn_json_text text, const char *start);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/text.h"
 #include "base/toml_scalar.h"
@@ -81,19 +82,6 @@ static bool copy_text(reader *r, char **ret, size_t *ret_len) {
     return true;
 }
 
-/* One more place in an array that holds n of `room` items of `size` bytes; NULL when memory is out. */
-static void *grown(reader *r, void *items, size_t n, size_t *room, size_t size) {
-    if (n < *room)
-        return items;
-    size_t more = *room ? *room * 2 : 2, bytes = 0;
-    void *bigger = KN_MUL_OVERFLOWS(more, size, &bytes) ? NULL : realloc(items, bytes);
-    if (bigger)
-        *room = more;
-    else
-        kn_fail_nomem(r->err, bytes);
-    return bigger;
-}
-
 static bool may_nest(reader *r, const kn_toml *parent) {
     if (parent->depth < KN_TOML_DEPTH_MAX)
         return true;
@@ -103,7 +91,7 @@ static bool may_nest(reader *r, const kn_toml *parent) {
 static kn_toml *add_item(reader *r, kn_toml *array) {
     if (!may_nest(r, array))
         return NULL;
-    kn_toml *items = grown(r, array->array.items, array->array.n, &array->array.room, sizeof *items);
+    kn_toml *items = kn_array_grow(array->array.items, array->array.n, &array->array.room, sizeof *items, r->err);
     if (!items)
         return NULL;
     array->array.items = items;
@@ -120,7 +108,8 @@ static kn_toml *add_entry(reader *r, kn_toml *table) {
         kn_fail(r->err, KN_E_RANGE, "more than %d keys in one table", KN_TOML_KEYS_MAX);
         return NULL;
     }
-    kn_toml_entry *entries = grown(r, table->table.entries, table->table.n, &table->table.room, sizeof *entries);
+    kn_toml_entry *entries =
+        kn_array_grow(table->table.entries, table->table.n, &table->table.room, sizeof *entries, r->err);
     if (!entries)
         return NULL;
     table->table.entries = entries;

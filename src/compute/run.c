@@ -72,7 +72,7 @@ kn_tensor kn_new(kn_run *r, int rank, const int64_t *dim) {
         return kn_none;
     int64_t n = 0;
     if (!count_elements(rank, dim, &n)) {
-        kn_run_fail(r, KN_E_RANGE, "a tensor cannot have shape %s", kn_shape(rank, dim).text);
+        kn_run_fail(r, KN_E_RANGE, "a tensor cannot have shape [%s]", kn_shape(rank, dim).text);
         return kn_none;
     }
     const float *at = kn_scratch_take(r->scratch, (uint64_t)n * sizeof *at, &r->err);
@@ -105,7 +105,7 @@ void kn_copy(kn_run *r, kn_tensor to, kn_tensor from) {
     if (!kn_op_starts(r, "copy", to, 1) || !kn_op_starts(r, "copy", from, 1))
         return;
     if (kn_elements(to) != kn_elements(from)) {
-        kn_run_fail(r, KN_E_USAGE, "copy of %s into %s", kn_shape(from.rank, from.dim).text,
+        kn_run_fail(r, KN_E_USAGE, "copy of [%s] into [%s]", kn_shape(from.rank, from.dim).text,
                     kn_shape(to.rank, to.dim).text);
         return;
     }
@@ -118,7 +118,7 @@ kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count) {
     if (!kn_op_starts(r, "rows", t, 1))
         return kn_none;
     if (from < 0 || count < 0 || from > t.dim[0] || count > t.dim[0] - from) {
-        kn_run_fail(r, KN_E_USAGE, "rows %lld to %lld of %s", (long long)from, (long long)(from + count),
+        kn_run_fail(r, KN_E_USAGE, "rows %lld to %lld of [%s]", (long long)from, (long long)(from + count),
                     kn_shape(t.rank, t.dim).text);
         return kn_none;
     }
@@ -133,7 +133,8 @@ kn_tensor kn_reshape(kn_run *r, kn_tensor t, int rank, const int64_t *dim) {
         return kn_none;
     int64_t n = 0;
     if (!count_elements(rank, dim, &n) || n != kn_elements(t)) {
-        kn_run_fail(r, KN_E_USAGE, "%s cannot be seen as %s", kn_shape(t.rank, t.dim).text, kn_shape(rank, dim).text);
+        kn_run_fail(r, KN_E_USAGE, "[%s] cannot be seen as [%s]", kn_shape(t.rank, t.dim).text,
+                    kn_shape(rank, dim).text);
         return kn_none;
     }
     return handle(kn_data(t), rank, dim);

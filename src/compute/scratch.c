@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 #if KN_ASAN
 #include <sanitizer/asan_interface.h>
 #else
@@ -79,14 +81,10 @@ static void remove_blocks(kn_scratch *s, size_t first, size_t n) {
 }
 
 static bool insert_block(kn_scratch *s, size_t i, block b, kn_error *err) {
-    if (s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 64;
-        block *more = realloc(s->blocks, room * sizeof *more);
-        if (!more)
-            return kn_fail_nomem(err, room * sizeof *more);
-        s->blocks = more;
-        s->room = room;
-    }
+    block *all = kn_array_grow(s->blocks, s->count, &s->room, sizeof *all, err);
+    if (!all)
+        return false;
+    s->blocks = all;
     memmove(s->blocks + i + 1, s->blocks + i, (s->count - i) * sizeof *s->blocks);
     s->blocks[i] = b;
     s->count++;

@@ -40,6 +40,13 @@ static inline int64_t kn_row_count(kn_tensor t) {
     return n;
 }
 
+/* Dimensions for a message: "64, 192". The brackets are the sentence's. */
+typedef struct kn_shape_text {
+    char text[180]; /* eight of the longest */
+} kn_shape_text;
+kn_shape_text kn_shape(int rank, const int64_t *dim);
+void kn_shape_add(kn_shape_text *s, const char *fmt, ...) KN_PRINTF(2, 3); /* one more */
+
 /* A trained array in its stored format: a view of the mapped file, or of memory its loader owns.
  * Matrices are [out, in] as PyTorch's Linear stores them. Vectors have rank 1. Convolutions are [out, kh, kw, in]: the
  * loader turns the stored [out, in, kh, kw] once, so that the taps' channels lie together.

@@ -3,20 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void kn_tokens_free(kn_tokens *t) {
     free(t->id);
     *t = (kn_tokens){ 0 };
 }
 
 bool kn_tokens_add(kn_tokens *t, int32_t id, kn_error *err) {
-    if (t->n == t->room) {
-        size_t room = t->room ? t->room * 2 : 64;
-        int32_t *grown = realloc(t->id, room * sizeof *grown);
-        if (!grown)
-            return kn_fail_nomem(err, room * sizeof *grown);
-        t->id = grown;
-        t->room = room;
-    }
+    int32_t *all = kn_array_grow(t->id, t->n, &t->room, sizeof *all, err);
+    if (!all)
+        return false;
+    t->id = all;
     t->id[t->n++] = id;
     return true;
 }
@@ -36,14 +34,10 @@ void kn_bpe_free(kn_bpe *b) {
 }
 
 bool kn_bpe_add(kn_bpe *b, kn_merge merge, kn_error *err) {
-    if (b->n == b->room) {
-        size_t room = b->room ? b->room * 2 : 1024;
-        kn_merge *grown = realloc(b->merge, room * sizeof *grown);
-        if (!grown)
-            return kn_fail_nomem(err, room * sizeof *grown);
-        b->merge = grown;
-        b->room = room;
-    }
+    kn_merge *all = kn_array_grow(b->merge, b->n, &b->room, sizeof *all, err);
+    if (!all)
+        return false;
+    b->merge = all;
     b->merge[b->n++] = merge;
     return true;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "text/split.h"
 #include "text/tokenizer_internal.h"
@@ -49,21 +50,15 @@ bool kn_tokenizer_add(kn_tokenizer *t, const char *content, size_t len, uint64_t
     if (len == 0 || len > KN_MAX_TOKEN_BYTES)
         return kn_fail(err, KN_E_RANGE, "added token %llu has %zu bytes, 1 to %d are allowed", (unsigned long long)id,
                        len, KN_MAX_TOKEN_BYTES);
-    if (memchr(content, 0, len))
-        return kn_fail(err, KN_E_UNSUPPORTED, "added token %llu has a NUL character", (unsigned long long)id);
     if (id >= KN_MAX_TOKENS)
         return kn_fail(err, KN_E_RANGE, "the id %llu of added token '%s' is too large, ids below %d are allowed",
                        (unsigned long long)id, kn_quote(content, len).text, KN_MAX_TOKENS);
     if (t->n_added == MAX_ADDED)
         return kn_fail(err, KN_E_RANGE, "there are more than %d added tokens", MAX_ADDED);
-    if (t->n_added == t->added_room) {
-        size_t room = t->added_room ? t->added_room * 2 : 32;
-        kn_added_token *grown = realloc(t->added, room * sizeof *grown);
-        if (!grown)
-            return kn_fail_nomem(err, room * sizeof *grown);
-        t->added = grown;
-        t->added_room = room;
-    }
+    kn_added_token *all = kn_array_grow(t->added, t->n_added, &t->added_room, sizeof *all, err);
+    if (!all)
+        return false;
+    t->added = all;
     char *copy = malloc(len + 1);
     if (!copy)
         return kn_fail_nomem(err, len + 1);

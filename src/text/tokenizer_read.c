@@ -149,8 +149,7 @@ static bool read_merges_text(struct reading *r, kn_tokenizer_bytes file) {
         if (stop > at && stop[-1] == '\r')
             stop--;
         kn_json_text line = { at, (size_t)(stop - at) };
-        static const char version[] = "#version";
-        bool skip = line.len == 0 || (line.len >= strlen(version) && memcmp(at, version, strlen(version)) == 0);
+        bool skip = line.len == 0 || kn_json_starts(line, "#version");
         if (!skip && !add_merge_line(r, line))
             return kn_fail_within(r->err, "line %zu", number);
     }
@@ -274,9 +273,7 @@ static bool read_config(struct reading *r) {
     if (!find(r, r->file, "tokenizer_class", &class) || !find(r, r->file, "add_prefix_space", &space) ||
         !find(r, r->file, "added_tokens_decoder", &added))
         return false;
-    static const char qwen[] = "\"Qwen";
-    bool other = class.len < strlen(qwen) || memcmp(class.data, qwen, strlen(qwen)) != 0;
-    if (other && class.data != missing.data)
+    if (class.data != missing.data && !kn_json_starts(class, "\"Qwen"))
         return kn_fail(r->err, KN_E_UNSUPPORTED, "tokenizer_class is %s; only the tokenizers of Qwen are supported",
                        shown(class).text);
     if (kn_json_is(space, "true"))

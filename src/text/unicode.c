@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "text/unicode_tables.h"
 
@@ -58,15 +59,11 @@ struct run {
 #define CLASS(packed)     ((packed) >> 24)
 
 static bool run_add(struct run *r, uint32_t c, kn_error *err) {
-    if (r->n == r->room) {
-        size_t room = r->room ? r->room * 2 : 64;
-        uint32_t *grown = realloc(r->c, room * 2 * sizeof *grown); /* the second half is there for sorting */
-        if (!grown)
-            return kn_fail_nomem(err, room * 2 * sizeof *grown);
-        r->c = grown;
-        r->sorted = grown + room;
-        r->room = room;
-    }
+    uint32_t *all = kn_array_grow(r->c, r->n, &r->room, 2 * sizeof *all, err); /* the second half is for sorting */
+    if (!all)
+        return false;
+    r->c = all;
+    r->sorted = all + r->room;
     r->c[r->n++] = range_value(kn_unicode_combining, kn_unicode_combining_rows, c) << 24 | c;
     return true;
 }

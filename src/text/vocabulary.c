@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 struct kn_vocabulary_entry {
@@ -32,14 +33,10 @@ bool kn_vocabulary_add(kn_vocabulary *v, const char *text, size_t len, uint64_t 
                        (unsigned long long)id, kn_quote(text, len).text, KN_MAX_TOKENS);
     if (v->n == KN_MAX_TOKENS)
         return kn_fail(err, KN_E_RANGE, "there are more than %d tokens", KN_MAX_TOKENS);
-    if (v->n == v->room) {
-        size_t room = v->room ? v->room * 2 : 1024;
-        struct kn_vocabulary_entry *grown = realloc(v->entry, room * sizeof *grown);
-        if (!grown)
-            return kn_fail_nomem(err, room * sizeof *grown);
-        v->entry = grown;
-        v->room = room;
-    }
+    struct kn_vocabulary_entry *all = kn_array_grow(v->entry, v->n, &v->room, sizeof *all, err);
+    if (!all)
+        return false;
+    v->entry = all;
     size_t at = v->text.len;
     if (!kn_buf_add(&v->text, text, len))
         return kn_fail_nomem(err, at + len);

@@ -158,6 +158,18 @@ static kn_weight nothing(const int64_t *want, int rank) {
     return none;
 }
 
+/* For a message; "*" is what the file may choose. */
+static kn_shape_text wanted_shape(const int64_t *want, int rank) {
+    kn_shape_text s = { "" };
+    for (int i = 0; i < rank; i++) {
+        if (want[i] > 0)
+            kn_shape_add(&s, "%lld", (long long)want[i]);
+        else
+            kn_shape_add(&s, "*");
+    }
+    return s;
+}
+
 /* Do the tensor's own dimensions, already brought to the network's view, fit what is wanted? No trained array is empty.
  */
 static bool fits(kn_binder *b, const kn_entry *e, const int64_t *want, int rank, const uint64_t *have, int have_rank,
@@ -169,7 +181,7 @@ static bool fits(kn_binder *b, const kn_entry *e, const int64_t *want, int rank,
     }
     if (!ok)
         note(b, &b->wrong, KN_E_FORMAT, "'%s': expected [%s], found [%s]", kn_quote_name(e->name, strlen(e->name)).text,
-             kn_shape_wanted(want, rank).text, kn_shape_of_entry(e).text);
+             wanted_shape(want, rank).text, kn_shape_of_entry(e).text);
     return ok;
 }
 

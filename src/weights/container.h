@@ -43,11 +43,7 @@ bool kn_ends_with(const char *text, size_t len, const char *end);
 /* A tensor's name for a message. A long one loses its beginning: which layer and which part is said at the end. */
 kn_quoted kn_quote_name(const char *name, size_t len);
 
-/* Dimensions for a message, without brackets: "192, 64"; those below 1 as "*". */
-typedef struct kn_shape_text {
-    char text[21 * KN_FILE_MAX_RANK + 1];
-} kn_shape_text;
+/* Dimensions for a message. */
 kn_shape_text kn_shape_of_entry(const kn_entry *e);
-kn_shape_text kn_shape_wanted(const int64_t *dim, int rank);
 
 #endif

@@ -1,15 +1,14 @@
 #include "weights/quantization.h"
 
-#include "weights/json.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_reader.h"
+
 enum {
     LIST_MAX = 1024 * 1024, /* bytes of (a); 60 layers with all their matrices take about 100 kB */
     RECORD_MAX = 64 * 1024, /* bytes of one (b) */
-    JSON_DEPTH = 8,         /* levels in a field that is not understood, which is only read to name its format */
 };
 
 static const char weight_suffix[] = ".weight", record_suffix[] = ".comfy_quant", marker_name[] = "scaled_fp8";
@@ -17,8 +16,6 @@ static const char weight_suffix[] = ".weight", record_suffix[] = ".comfy_quant",
 const char *const kn_quant_companions[KN_QUANT_COMPANIONS] = {
     ".weight_scale", ".scale_weight", ".input_scale", ".scale_input", record_suffix,
 };
-
-static const char twice[] = "the same field is there twice";
 
 /* The formats that are read. Others are refused by the name that the file gives them. */
 static const struct format {
@@ -33,7 +30,7 @@ typedef struct survey {
     size_t first, end; /* the entries under the prefix */
     kn_quantization *q;
     bool any_record, any_scale;
-    kn_buf text, name; /* scratch: decoded strings of JSON; a name put together */
+    kn_buf listed, name; /* scratch: how (a) calls a layer; a name put together */
     kn_error *err;
 } survey;
 
@@ -121,63 +118,63 @@ static bool read_markers(survey *s) {
 
 /* What the file says of one layer. */
 typedef struct record {
-    const char *format; /* NULL: nothing */
+    const struct format *format;
     bool full_precision;
-    const char *unknown; /* a field that is not understood; NULL: none */
 } record;
 
-/* Begins to read JSON; its strings go to the survey's scratch memory, over those of the text before. */
-static bool begin_json(survey *s, const char *text, size_t len, const char *what, kn_scan *ret) {
-    kn_buf_clear(&s->text);
-    if (!kn_buf_reserve(&s->text, len))
-        return kn_fail_nomem(s->err, len);
-    *ret = (kn_scan){ .start = text, .at = text, .end = text + len, .text = s->text.data, .what = what, .err = s->err };
-    return true;
+static const struct format *format_called(kn_json_text name) {
+    for (const struct format *f = formats; f < formats + KN_COUNT(formats); f++) {
+        if (kn_json_is(name, f->name))
+            return f;
+    }
+    return NULL;
 }
 
-static bool parse_record(kn_scan *j, record *ret) {
-    bool has_precision = false;
+static bool read_format(kn_json_reader *j, const struct format **ret) {
+    kn_json_text name;
+    if (!kn_json_string(j, &name))
+        return false;
+    *ret = format_called(name);
+    return *ret || kn_fail(j->err, KN_E_UNSUPPORTED, "unsupported quantization format '%s'",
+                           kn_quote(name.data, name.len).text);
+}
+
+static bool parse_record(kn_json_reader *j, record *ret) {
+    static const char twice[] = "has '%s' twice in its quantization record";
+    bool has_precision = false, has_unknown = false;
+    kn_quoted unknown;
+    kn_json_text name;
     record r = { 0 };
-    if (!kn_scan_take(j, '{'))
-        return kn_scan_broken(j, "an object is expected");
-    for (size_t n = 0;; n++) {
-        const char *name = NULL;
-        size_t len = 0;
-        bool more = false, ok = true;
-        if (!kn_scan_another(j, n, '}', &more))
-            return false;
-        if (!more)
-            break;
-        if (!kn_scan_key(j, &name, &len))
-            return false;
-        if (strcmp(name, "format") == 0) {
-            ok = r.format ? kn_scan_broken(j, twice) : kn_scan_string(j, &r.format, &len);
-        } else if (strcmp(name, "full_precision_matrix_mult") == 0) {
-            ok = has_precision ? kn_scan_broken(j, twice) : kn_scan_boolean(j, &r.full_precision);
-            has_precision = true;
-        } else {
-            r.unknown = name;
-            ok = kn_scan_skip(j, JSON_DEPTH);
+    kn_json_object(j);
+    while (kn_json_key(j, &name)) {
+        if (kn_json_is(name, "format")) {
+            if (r.format)
+                return kn_fail(j->err, KN_E_FORMAT, twice, "format");
+            if (!read_format(j, &r.format))
+                return false;
+        } else if (kn_json_is(name, "full_precision_matrix_mult")) {
+            if (has_precision)
+                return kn_fail(j->err, KN_E_FORMAT, twice, "full_precision_matrix_mult");
+            has_precision = kn_json_bool(j, &r.full_precision);
+        } else { /* read on: what the format is called says more */
+            has_unknown = true;
+            unknown = kn_quote(name.data, name.len);
+            kn_json_skip(j, NULL);
         }
-        if (!ok)
-            return false;
     }
+    if (j->failed)
+        return false;
+    if (!r.format)
+        return kn_fail(j->err, KN_E_FORMAT, "has a quantization record without format");
+    if (has_unknown) /* it may change what the numbers mean */
+        return kn_fail(j->err, KN_E_UNSUPPORTED, "unsupported field '%s' in its quantization record", unknown.text);
     *ret = r;
     return true;
 }
 
 /* Writes what a record says into its layer. weight is NULL if the file has none for it. */
 static bool apply_record(survey *s, const kn_entry *weight, const record *r, bool from_list) {
-    if (!r->format)
-        return kn_fail(s->err, KN_E_FORMAT, "has a quantization record without format");
-    const struct format *f = formats, *end = formats + KN_COUNT(formats);
-    while (f < end && strcmp(f->name, r->format) != 0)
-        f++;
-    if (f == end)
-        return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported quantization format '%s'", kn_quote_z(r->format).text);
-    if (r->unknown) /* it may change what the numbers mean */
-        return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported field '%s' in its quantization record",
-                       kn_quote_z(r->unknown).text);
+    const struct format *f = r->format;
     if (!weight)
         return kn_fail(s->err, KN_E_FORMAT, "is marked as %s but has no weight", f->name);
     if (weight->dtype != f->dtype)
@@ -200,10 +197,13 @@ static bool read_record(survey *s, const kn_entry *e, const kn_entry *weight) {
     if (e->bytes > RECORD_MAX)
         return kn_fail(s->err, KN_E_RANGE, "comfy_quant has %llu bytes, at most %d are allowed",
                        (unsigned long long)e->bytes, RECORD_MAX);
-    kn_scan j;
+    kn_json_reader j;
+    kn_json_text text = { (const char *)e->data, (size_t)e->bytes };
+    kn_json_begin_inside(&j, text, record_suffix + 1, s->err);
     record r;
-    return begin_json(s, (const char *)e->data, (size_t)e->bytes, record_suffix + 1, &j) && parse_record(&j, &r) &&
-           kn_scan_end(&j) && apply_record(s, weight, &r, false);
+    bool ok = parse_record(&j, &r) && kn_json_finish(&j) && apply_record(s, weight, &r, false);
+    kn_json_close(&j);
+    return ok;
 }
 
 static bool read_records(survey *s) {
@@ -247,27 +247,59 @@ static bool find_listed(survey *s, const char *layer, const kn_entry **ret) {
     return true;
 }
 
-static bool read_listed_layers(survey *s, kn_scan *j) {
-    if (!kn_scan_take(j, '{'))
-        return kn_scan_broken(j, "an object is expected");
-    for (size_t n = 0;; n++) {
-        const char *name = NULL;
-        size_t len = 0;
-        bool more = false;
-        record r;
-        const kn_entry *weight = NULL;
-        if (!kn_scan_another(j, n, '}', &more))
-            return false;
-        if (!more)
-            return true;
-        if (!kn_scan_key(j, &name, &len))
-            return false;
-        if (!parse_record(j, &r) || !find_listed(s, name, &weight))
-            return kn_fail_within(s->err, "layer %s", kn_quote_name(name, len).text);
-        bool others = weight && !kn_starts_with(weight->name, s->prefix);
-        if (!others && !apply_record(s, weight, &r, true))
-            return kn_fail_within(s->err, "layer %s", kn_quote_name(name, len).text);
+/* What (a) says of one layer. Layers of other components are none of ours, whatever their formats. */
+static bool read_listed_layer(survey *s, kn_json_reader *j) {
+    const kn_entry *weight = NULL;
+    record r;
+    if (!find_listed(s, s->listed.data, &weight))
+        return false;
+    if (weight && !kn_starts_with(weight->name, s->prefix))
+        return kn_json_skip(j, NULL);
+    return parse_record(j, &r) && apply_record(s, weight, &r, true);
+}
+
+static bool read_listed_layers(survey *s, kn_json_reader *j) {
+    kn_json_text name;
+    kn_json_object(j);
+    while (kn_json_key(j, &name)) {
+        kn_buf_clear(&s->listed);
+        if (!kn_buf_add(&s->listed, name.data, name.len))
+            return kn_fail_nomem(s->err, name.len);
+        if (!read_listed_layer(s, j))
+            return kn_fail_within(s->err, "layer %s", kn_quote_name(s->listed.data, s->listed.len).text);
     }
+    return !j->failed;
+}
+
+static bool read_version(kn_json_reader *j) {
+    kn_json_text version;
+    if (!kn_json_string(j, &version))
+        return false;
+    return kn_json_starts(version, "1.") ||
+           kn_fail(j->err, KN_E_UNSUPPORTED, "%s has the format_version '%s', 1.0 is supported", j->what,
+                   kn_quote(version.data, version.len).text);
+}
+
+static bool parse_list(survey *s, kn_json_reader *j) {
+    bool has_layers = false;
+    kn_json_text name;
+    kn_json_object(j);
+    while (kn_json_key(j, &name)) {
+        if (kn_json_is(name, "layers")) {
+            if (has_layers)
+                return kn_fail(s->err, KN_E_FORMAT, "%s has 'layers' twice", j->what);
+            if (!read_listed_layers(s, j))
+                return false;
+            has_layers = true;
+        } else if (kn_json_is(name, "format_version")) {
+            if (!read_version(j))
+                return false;
+        } else {
+            return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported field '%s' in %s", kn_quote(name.data, name.len).text,
+                           j->what);
+        }
+    }
+    return kn_json_finish(j) && (has_layers || kn_fail(s->err, KN_E_FORMAT, "%s has no layers", j->what));
 }
 
 /* (a) */
@@ -276,44 +308,14 @@ static bool read_list(survey *s) {
     const char *text = kn_weights_metadata(s->w, key);
     if (!text)
         return true;
-    size_t text_len = strlen(text);
-    if (text_len > LIST_MAX)
-        return kn_fail(s->err, KN_E_RANGE, "%s has %zu bytes, at most %d are allowed", key, text_len, LIST_MAX);
-    kn_scan j;
-    if (!begin_json(s, text, text_len, key, &j))
-        return false;
-    if (!kn_scan_take(&j, '{'))
-        return kn_scan_broken(&j, "an object is expected");
-    bool has_layers = false;
-    for (size_t n = 0;; n++) {
-        const char *name = NULL, *version = NULL;
-        size_t len = 0;
-        bool more = false;
-        if (!kn_scan_another(&j, n, '}', &more))
-            return false;
-        if (!more)
-            break;
-        if (!kn_scan_key(&j, &name, &len))
-            return false;
-        if (strcmp(name, "layers") == 0) {
-            if (has_layers)
-                return kn_scan_broken(&j, twice);
-            if (!read_listed_layers(s, &j))
-                return false;
-            has_layers = true;
-        } else if (strcmp(name, "format_version") == 0) {
-            if (!kn_scan_string(&j, &version, &len))
-                return false;
-            if (!kn_starts_with(version, "1."))
-                return kn_fail(s->err, KN_E_UNSUPPORTED, "%s has the format_version '%s', 1.0 is supported", key,
-                               kn_quote(version, len).text);
-        } else {
-            return kn_fail(s->err, KN_E_UNSUPPORTED, "unsupported field '%s' in %s", kn_quote(name, len).text, key);
-        }
-    }
-    if (!has_layers)
-        return kn_fail(s->err, KN_E_FORMAT, "%s has no layers", key);
-    return kn_scan_end(&j);
+    size_t len = strlen(text);
+    if (len > LIST_MAX)
+        return kn_fail(s->err, KN_E_RANGE, "%s has %zu bytes, at most %d are allowed", key, len, LIST_MAX);
+    kn_json_reader j;
+    kn_json_begin_inside(&j, (kn_json_text){ text, len }, key, s->err);
+    bool ok = parse_list(s, &j);
+    kn_json_close(&j);
+    return ok;
 }
 
 /* One scale of a layer: a single positive number. */
@@ -389,11 +391,11 @@ bool kn_quantization_read(const kn_weights *w, const char *prefix, kn_quantizati
     kn_quantization q = { 0 };
     survey s = { .w = w, .prefix = prefix, .q = &q, .err = err };
     kn_weights_range(w, prefix, &s.first, &s.end);
-    kn_buf_init(&s.text, LIST_MAX);
+    kn_buf_init(&s.listed, LIST_MAX);
     kn_buf_init(&s.name, 2 * LIST_MAX);
     bool ok =
         collect_layers(&s) && read_markers(&s) && read_records(&s) && read_list(&s) && read_scales(&s) && judge(&s);
-    kn_buf_free(&s.text);
+    kn_buf_free(&s.listed);
     kn_buf_free(&s.name);
     if (ok)
         *ret = q;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_reader.h"
 #include "weights/container.h"
-#include "weights/json.h"
 
 enum {
     LENGTH_BYTES = 8,
@@ -17,12 +17,12 @@ enum {
 };
 
 typedef struct reader {
-    kn_scan json;
+    kn_json_reader json;
     kn_weights *w;
+    char *text; /* where the next name, key or value goes */
     size_t entry_room;
     const uint8_t *data;
     uint64_t data_bytes, needed_bytes; /* there are, the entries ask for */
-    bool has_metadata;
 } reader;
 
 /* Shape, storage type and place must say the same. */
@@ -49,55 +49,58 @@ static bool place(reader *r, const uint64_t offset[2], kn_entry *e) {
     return true;
 }
 
-static bool entry_field(kn_scan *j, size_t field, kn_entry *e, uint64_t offset[2]) {
-    const char *name = NULL;
+/* A list of exact numbers; `name` is what there are too many of if there are more than max. */
+static bool numbers(kn_json_reader *j, uint64_t *ret, size_t max, const char *name, size_t *ret_count) {
+    size_t n = 0;
+    for (kn_json_array(j); kn_json_item(j); n++) {
+        if (n == max)
+            return kn_fail(j->err, KN_E_RANGE, "has more than %zu %s", max, name);
+        kn_json_u64(j, &ret[n]);
+    }
+    *ret_count = n;
+    return !j->failed;
+}
+
+static bool entry_field(kn_json_reader *j, size_t field, kn_entry *e, uint64_t offset[2]) {
+    kn_json_text name;
     size_t n = 0;
     switch (field) {
     case 0:
-        if (!kn_scan_string(j, &name, &n))
-            return false;
-        return kn_dtype_by_name(name, n, &e->dtype) ||
-               kn_fail(j->err, KN_E_UNSUPPORTED, "has the unknown storage type '%s'", kn_quote(name, n).text);
+        return kn_json_string(j, &name) && (kn_dtype_by_name(name.data, name.len, &e->dtype) ||
+                                            kn_fail(j->err, KN_E_UNSUPPORTED, "has the unknown storage type '%s'",
+                                                    kn_quote(name.data, name.len).text));
     case 1:
-        if (!kn_scan_unsigned_list(j, e->dim, KN_FILE_MAX_RANK, "dimensions", &n))
+        if (!numbers(j, e->dim, KN_FILE_MAX_RANK, "dimensions", &n))
             return false;
         e->rank = (int)n;
         return true;
     default:
-        return kn_scan_unsigned_list(j, offset, 2, "data_offsets", &n) &&
-               (n == 2 || kn_scan_broken(j, "two data_offsets are expected"));
+        return numbers(j, offset, 2, "data_offsets", &n) &&
+               (n == 2 || kn_fail(j->err, KN_E_FORMAT, "has %zu data_offsets, 2 are needed", n));
     }
 }
 
 static bool entry(reader *r, kn_entry *e) {
     static const char *const fields[] = { "dtype", "shape", "data_offsets" };
-    kn_scan *j = &r->json;
+    kn_json_reader *j = &r->json;
+    kn_json_text name;
     uint64_t offset[2] = { 0 };
     unsigned seen = 0;
-    if (!kn_scan_take(j, '{'))
-        return kn_scan_broken(j, "an object is expected");
-    for (size_t n = 0;; n++) {
-        char *text = j->text;
-        const char *name = NULL;
-        size_t len = 0, field = 0;
-        bool more = false;
-        if (!kn_scan_another(j, n, '}', &more))
-            return false;
-        if (!more)
-            break;
-        if (!kn_scan_key(j, &name, &len))
-            return false;
-        while (field < KN_COUNT(fields) && strcmp(name, fields[field]) != 0)
+    kn_json_object(j);
+    while (kn_json_key(j, &name)) {
+        size_t field = 0;
+        while (field < KN_COUNT(fields) && !kn_json_is(name, fields[field]))
             field++;
         if (field == KN_COUNT(fields))
-            return kn_fail(j->err, KN_E_FORMAT, "has the unknown field '%s'", kn_quote(name, len).text);
+            return kn_fail(j->err, KN_E_FORMAT, "has the unknown field '%s'", kn_quote(name.data, name.len).text);
         if (seen & 1u << field)
             return kn_fail(j->err, KN_E_FORMAT, "has '%s' twice", fields[field]);
         seen |= 1u << field;
         if (!entry_field(j, field, e, offset))
             return false;
-        j->text = text; /* only names are kept */
     }
+    if (j->failed)
+        return false;
     for (size_t field = 0; field < KN_COUNT(fields); field++) {
         if (!(seen & 1u << field))
             return kn_fail(j->err, KN_E_FORMAT, "has no '%s'", fields[field]);
@@ -105,59 +108,57 @@ static bool entry(reader *r, kn_entry *e) {
     return place(r, offset, e);
 }
 
+/* A copy that stays, ended with NUL. No string is longer decoded than written, and its NUL takes the place of a quote,
+ * so that all of them fit in as many bytes as the header has. */
+static const char *keep(reader *r, kn_json_text text) {
+    char *copy = r->text;
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = 0;
+    r->text += text.len + 1;
+    return copy;
+}
+
 static bool metadata(reader *r) {
-    kn_scan *j = &r->json;
+    kn_json_reader *j = &r->json;
     kn_weights *w = r->w;
-    if (!kn_scan_take(j, '{'))
-        return kn_scan_broken(j, "an object is expected");
+    kn_json_text key, value;
+    if (!kn_json_object(j))
+        return false;
     w->metadata = malloc(METADATA_MAX * sizeof *w->metadata);
     if (!w->metadata)
         return kn_fail_nomem(j->err, METADATA_MAX * sizeof *w->metadata);
-    for (;; w->metadata_count++) {
-        bool more = false;
-        if (!kn_scan_another(j, w->metadata_count, '}', &more))
-            return false;
-        if (!more)
-            return true;
+    for (; kn_json_key(j, &key); w->metadata_count++) {
         if (w->metadata_count == METADATA_MAX)
             return kn_fail(j->err, KN_E_RANGE, "has more than %d keys", METADATA_MAX);
-        size_t len = 0;
         kn_pair *pair = &w->metadata[w->metadata_count];
-        if (!kn_scan_key(j, &pair->key, &len) || !kn_scan_string(j, &pair->value, &len))
+        pair->key = keep(r, key);
+        if (!kn_json_string(j, &value))
             return false;
+        pair->value = keep(r, value);
     }
+    return !j->failed;
 }
 
 static bool header(reader *r) {
-    kn_scan *j = &r->json;
+    kn_json_reader *j = &r->json;
     kn_weights *w = r->w;
-    if (!kn_scan_take(j, '{'))
-        return kn_scan_broken(j, "an object is expected");
-    for (size_t n = 0;; n++) {
-        bool more = false;
-        const char *name = NULL;
-        size_t len = 0;
-        if (!kn_scan_another(j, n, '}', &more))
-            return false;
-        if (!more)
-            break;
-        if (!kn_scan_key(j, &name, &len))
-            return false;
-        if (strcmp(name, "__metadata__") == 0) {
-            if (r->has_metadata)
+    kn_json_text name;
+    kn_json_object(j);
+    while (kn_json_key(j, &name)) {
+        if (kn_json_is(name, "__metadata__")) {
+            if (w->metadata)
                 return kn_fail(j->err, KN_E_FORMAT, "'__metadata__' is there twice");
-            r->has_metadata = true;
             if (!metadata(r))
                 return kn_fail_within(j->err, "__metadata__");
             continue;
         }
-        kn_entry e = { .name = name };
+        kn_entry e = { .name = keep(r, name) };
         assert(w->count < r->entry_room);
         if (!entry(r, &e))
-            return kn_fail_within(j->err, "tensor '%s'", kn_quote_name(name, len).text);
+            return kn_fail_within(j->err, "tensor '%s'", kn_quote_name(e.name, strlen(e.name)).text);
         w->entry[w->count++] = e;
     }
-    return kn_scan_end(j);
+    return kn_json_finish(j);
 }
 
 static int by_place(const void *a, const void *b) {
@@ -234,21 +235,23 @@ bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_erro
     size_t header_bytes = 0;
     if (!header_length(data, len, &header_bytes, err))
         return false;
-    const char *start = (const char *)data + LENGTH_BYTES;
     reader r = {
-        .json = { .start = start, .at = start, .end = start + header_bytes, .what = "its header", .err = err },
         .w = w,
         .entry_room = header_bytes / ENTRY_MIN + 1,
         .data = data + LENGTH_BYTES + header_bytes,
         .data_bytes = len - LENGTH_BYTES - header_bytes,
     };
-    w->text = r.json.text = malloc(header_bytes + 1);
+    w->text = r.text = malloc(header_bytes);
     if (!w->text)
-        return kn_fail_nomem(err, header_bytes + 1);
+        return kn_fail_nomem(err, header_bytes);
     w->entry = malloc(r.entry_room * sizeof *w->entry);
     if (!w->entry)
         return kn_fail_nomem(err, r.entry_room * sizeof *w->entry);
-    if (!header(&r))
+    kn_json_text text = { (const char *)data + LENGTH_BYTES, header_bytes };
+    kn_json_begin_inside(&r.json, text, "its header", err);
+    bool ok = header(&r);
+    kn_json_close(&r.json);
+    if (!ok)
         return false;
     if (r.needed_bytes > r.data_bytes)
         return truncated(len, LENGTH_BYTES + header_bytes + r.needed_bytes, err);
@@ -257,7 +260,7 @@ bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_erro
     const kn_entry **order = malloc(r.entry_room * sizeof *order);
     if (!order)
         return kn_fail_nomem(err, r.entry_room * sizeof *order);
-    bool ok = covered(&r, order, err);
+    ok = covered(&r, order, err);
     free(order);
     return ok;
 }

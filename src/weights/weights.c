@@ -200,25 +200,9 @@ kn_quoted kn_quote_name(const char *name, size_t len) {
     return q;
 }
 
-static void add_dim(kn_shape_text *s, bool known, uint64_t dim) {
-    size_t at = strlen(s->text), room = sizeof s->text - at;
-    const char *comma = at ? ", " : "";
-    if (known)
-        snprintf(s->text + at, room, "%s%llu", comma, (unsigned long long)dim);
-    else
-        snprintf(s->text + at, room, "%s*", comma);
-}
-
 kn_shape_text kn_shape_of_entry(const kn_entry *e) {
     kn_shape_text s = { "" };
     for (int i = 0; i < e->rank; i++)
-        add_dim(&s, true, e->dim[i]);
-    return s;
-}
-
-kn_shape_text kn_shape_wanted(const int64_t *dim, int rank) {
-    kn_shape_text s = { "" };
-    for (int i = 0; i < rank; i++)
-        add_dim(&s, dim[i] > 0, (uint64_t)dim[i]);
+        kn_shape_add(&s, "%llu", (unsigned long long)e->dim[i]);
     return s;
 }

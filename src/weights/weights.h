@@ -37,11 +37,11 @@ void kn_weights_close(kn_weights *w);
 void kn_weights_forget_pages(const kn_weights *w);
 
 size_t kn_weights_count(const kn_weights *w);
-const kn_entry *kn_weights_at(const kn_weights *w, size_t i);           /* sorted by name */
-const kn_entry *kn_weights_find(const kn_weights *w, const char *name); /* NULL: not there */
+const kn_entry *kn_weights_at(const kn_weights *w, size_t i);                                     /* sorted by name */
+const kn_entry *kn_weights_find(const kn_weights *w, const char *name);                           /* NULL: not there */
 const kn_entry *kn_weights_find_below(const kn_weights *w, const char *prefix, const char *leaf); /* prefix + leaf */
-const char *kn_weights_metadata(const kn_weights *w, const char *key);  /* NULL: not there */
-uint64_t kn_weights_bytes(const kn_weights *w);                         /* of all tensor data */
+const char *kn_weights_metadata(const kn_weights *w, const char *key);                            /* NULL: not there */
+uint64_t kn_weights_bytes(const kn_weights *w); /* of all tensor data */
 
 /* What stands in front of a leaf name in this file: "model.diffusion_model." for "txt_in.text_norm.weight", or "".
  * False if no name, or more than one, is that leaf or ends in "." and the leaf, or if ret is too small. */

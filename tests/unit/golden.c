@@ -1,27 +1,61 @@
 #include "golden.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "base/file.h"
 
 static void fail_with(const char *what, const char *why) {
     fail_msg("%s: %s", what, why);
 }
 
-golden golden_open(const char *path_below_data) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", KN_TEST_DATA, path_below_data);
-    golden g = { NULL };
+golden_file golden_path(const char *path_below_data) {
+    golden_file f;
+    snprintf(f.path, sizeof f.path, "%s/%s", KN_TEST_DATA, path_below_data);
+    return f;
+}
+
+void golden_read(const char *path_below_data, kn_buf *into) {
     kn_error err = { 0 };
-    if (!kn_weights_open(path, &g.file, &err))
-        fail_with(path, err.text);
-    return g;
+    kn_buf_init(into, 1 << 24);
+    if (!kn_file_read(golden_path(path_below_data).path, into->limit, into, &err))
+        fail_with(path_below_data, err.text);
+}
+
+json_t *golden_json(const char *path_below_data) {
+    json_error_t why;
+    json_t *root = json_load_file(golden_path(path_below_data).path, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
+    if (!root)
+        fail_with(path_below_data, why.text);
+    return root;
+}
+
+const char *golden_text(const json_t *row, const char *key) {
+    const char *text = json_string_value(json_object_get(row, key));
+    return text ? text : "";
+}
+
+double golden_number(const json_t *row, const char *key) {
+    json_t *value = json_object_get(row, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+size_t golden_size(const json_t *row, const char *key) {
+    return (size_t)json_integer_value(json_object_get(row, key));
+}
+
+static kn_weights *open_file(const char *path_below_data) {
+    kn_weights *file = NULL;
+    kn_error err = { 0 };
+    if (!kn_weights_open(golden_path(path_below_data).path, &file, &err))
+        fail_with(path_below_data, err.text);
+    return file;
+}
+
+golden golden_open(const char *path_below_data) {
+    return (golden){ open_file(path_below_data) };
 }
 
 void golden_close(golden *g) {
@@ -40,22 +74,26 @@ const kn_entry *golden_entry(const golden *g, const char *name) {
     return e;
 }
 
-const float *golden_floats(const golden *g, const char *name, size_t *count) {
+/* In the file itself, whose writer aligned it. */
+static const void *numbers(const golden *g, const char *name, kn_dtype dtype, size_t *count) {
     const kn_entry *e = golden_entry(g, name);
-    assert_int_equal(e->dtype, KN_F32);
-    assert_int_equal((uintptr_t)e->data % 4, 0);
+    assert_int_equal(e->dtype, dtype);
+    assert_int_equal((uintptr_t)e->data % kn_dtype_bytes(dtype, 1), 0);
     if (count)
         *count = e->elements;
-    return (const float *)(const void *)e->data;
+    return e->data;
+}
+
+const float *golden_floats(const golden *g, const char *name, size_t *count) {
+    return numbers(g, name, KN_F32, count);
+}
+
+const double *golden_doubles(const golden *g, const char *name, size_t *count) {
+    return numbers(g, name, KN_F64, count);
 }
 
 const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
-    const kn_entry *e = golden_entry(g, name);
-    assert_int_equal(e->dtype, KN_I32);
-    assert_int_equal((uintptr_t)e->data % 4, 0);
-    if (count)
-        *count = e->elements;
-    return (const int32_t *)(const void *)e->data;
+    return numbers(g, name, KN_I32, count);
 }
 
 void golden_compare(const golden *g, const char *name, const float *got, size_t count) {
@@ -88,15 +126,13 @@ void rows_to_planes(const float *rows, int64_t channels, int64_t cells, float *p
 
 bound bind_file(const char *path_below_data, const char *prefix, void (*take)(void *network, kn_binder *b),
                 void *network) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", KN_TEST_DATA, path_below_data);
-    bound b = { NULL, NULL };
+    bound b = { open_file(path_below_data), NULL };
     kn_error err = { 0 };
-    if (!kn_weights_open(path, &b.file, &err) || !kn_binder_new(b.file, prefix, false, &b.binder, &err))
-        fail_with(path, err.text);
+    if (!kn_binder_new(b.file, prefix, false, &b.binder, &err))
+        fail_with(path_below_data, err.text);
     take(network, b.binder);
     if (!kn_binder_finish(b.binder, &err))
-        fail_with(path, err.text);
+        fail_with(path_below_data, err.text);
     return b;
 }
 

@@ -1,10 +1,34 @@
-/* For tests against recorded outputs of the reference implementations: a safetensors file of named float32 and int32
- * arrays, and the measure that the fixtures' tolerances are stated in. */
+/* For tests against recorded outputs of the reference implementations: the files below tests/golden/, among them JSON
+ * and safetensors files of named arrays, and the measure that the fixtures' tolerances are stated in. What is not there
+ * or broken fails the test. */
 #ifndef KN_TESTS_GOLDEN_H
 #define KN_TESTS_GOLDEN_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/buf.h"
 #include "compute/ops.h"
 #include "weights/weights.h"
+
+/* The path of a file for those who open it themselves. */
+typedef struct golden_file {
+    char path[512];
+} golden_file;
+golden_file golden_path(const char *path_below_data);
+
+void golden_read(const char *path_below_data, kn_buf *into); /* into is empty memory */
+json_t *golden_json(const char *path_below_data);
+
+/* Members of a row. */
+const char *golden_text(const json_t *row, const char *key); /* "" when it is not there */
+double golden_number(const json_t *row, const char *key);
+size_t golden_size(const json_t *row, const char *key);
 
 typedef struct golden {
     kn_weights *file;
@@ -14,9 +38,9 @@ golden golden_open(const char *path_below_data);
 void golden_close(golden *g);
 
 bool golden_has(const golden *g, const char *name);
-/* Fails the test when there is no such array. */
 const kn_entry *golden_entry(const golden *g, const char *name);
 const float *golden_floats(const golden *g, const char *name, size_t *count); /* count may be NULL */
+const double *golden_doubles(const golden *g, const char *name, size_t *count);
 const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 
 /* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */

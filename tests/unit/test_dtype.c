@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <jansson.h>
-#include <math.h>
-
+#include "golden.h"
 #include "tensor/dtype.h"
 
 static bool same_bits(float a, float b) {
@@ -16,9 +10,7 @@ static bool same_bits(float a, float b) {
 
 static void fp8_codes_decode_as_the_golden_tables_say(void **state) {
     (void)state;
-    json_error_t e;
-    json_t *root = json_load_file(KN_TEST_DATA "/fp8/tables.json", JSON_REJECT_DUPLICATES, &e);
-    assert_non_null(root);
+    json_t *root = golden_json("fp8/tables.json");
     static const struct {
         const char *name;
         kn_dtype dtype;

@@ -148,6 +148,7 @@ static void refuses_what_is_not_json(void **state) {
         "\"\xFF\"",
         "\"\xC3\"",
         "\"\xED\xA0\x80\"",
+        "\"\\u0000\"",
         "\"\\ud800\"",
         "\"\\ude00\"",
         "\"\\ud800\\u0041\"",
@@ -177,9 +178,51 @@ static void says_where_and_what(void **state) {
                         "line 2, column 2: the file ends where a comma or the end of the array or object is expected");
 }
 
+static void inside_of_something_else_says_what_and_at_which_byte(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *says;
+    } rows[] = {
+        { "{\n b}", "its header is broken at byte 3: a string is expected" },
+        { "[1,2",
+          "its header is broken at byte 4: it ends where a comma or the end of the array or object is expected" },
+        { "\"a\\u0000b\"", "its header is broken at byte 8: a text holds a NUL character" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_json_reader j;
+        kn_error err = { 0 };
+        kn_json_begin_inside(&j, (kn_json_text){ rows[i].json, strlen(rows[i].json) }, "its header", &err);
+        assert_false(kn_json_skip(&j, NULL));
+        assert_int_equal(err.code, KN_E_FORMAT); /* all of it is there: nothing was cut */
+        assert_string_equal(err.text, rows[i].says);
+        kn_json_close(&j);
+    }
+}
+
+static void true_and_false_are_words_and_nothing_else(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        int value; /* -1: refused */
+    } rows[] = { { " true", 1 }, { "false ", 0 }, { "1", -1 },    { "\"true\"", -1 },
+                 { "tru", -1 },  { "True", -1 },  { "null", -1 }, { "", -1 } };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_json_reader j;
+        kn_error err;
+        begin(&j, rows[i].json, &err);
+        bool value = rows[i].value != 1;
+        assert_int_equal(kn_json_bool(&j, &value) && kn_json_finish(&j), rows[i].value >= 0);
+        if (rows[i].value >= 0)
+            assert_int_equal(value, rows[i].value);
+        else
+            assert_non_null(strstr(err.text, "true or false is expected"));
+        kn_json_close(&j);
+    }
+}
+
 static void numbers_must_be_whole_and_fit(void **state) {
     (void)state;
-    static const char *const rows[] = { "-1", "1.0", "1e3", "18446744073709551616", "\"1\"", "null", "" };
+    static const char *const rows[] = { "-1", "1.0", "1e3", "18446744073709551616", "01", "\"1\"", "null", "" };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_json_reader j;
         kn_error err;
@@ -214,7 +257,7 @@ static void the_first_error_stays(void **state) {
     assert_false(kn_json_u64(&j, &n));
     assert_false(kn_json_item(&j) || kn_json_object(&j) || kn_json_array(&j) || kn_json_key(&j, &text) ||
                  kn_json_string(&j, &text) || kn_json_skip(&j, &text) || kn_json_finish(&j));
-    assert_string_equal(err.text, "line 1, column 2: a whole number is expected");
+    assert_string_equal(err.text, "line 1, column 2: an unsigned integer is expected");
     kn_json_close(&j);
 }
 
@@ -225,6 +268,8 @@ int main(void) {
         cmocka_unit_test(accepts_what_is_json),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(says_where_and_what),
+        cmocka_unit_test(inside_of_something_else_says_what_and_at_which_byte),
+        cmocka_unit_test(true_and_false_are_words_and_nothing_else),
         cmocka_unit_test(numbers_must_be_whole_and_fit),
         cmocka_unit_test(nesting_has_a_limit_and_needs_no_stack),
         cmocka_unit_test(the_first_error_stays),

@@ -1,17 +1,9 @@
 /* The networks against the recorded outputs of their reference implementations, in exact precision, on every
  * instruction set that this machine has (KUNO_CPU chooses; the build runs this program once for each). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <jansson.h>
-
-#include "base/file.h"
 #include "golden.h"
 #include "image/png.h"
 #include "models/qwen3_text.h"
@@ -141,13 +133,9 @@ static void compare_joint(void *ctx, kn_run *r, const char *name, kn_tensor t) {
 }
 
 static json_t *read_case(const char *folder) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s/case.json", KN_TEST_DATA, folder);
-    json_error_t e;
-    json_t *c = json_load_file(path, 0, &e);
-    if (!c)
-        fail_msg("%s: %s", path, e.text);
-    return c;
+    char path[256];
+    snprintf(path, sizeof path, "%s/case.json", folder);
+    return golden_json(path);
 }
 
 static golden open_case_file(const char *folder, const char *file) {
@@ -278,10 +266,9 @@ static void vae_encodes_as_the_reference_in_both_namings(void **state) {
     const kn_entry *z = golden_entry(&want, "normalised");
     int64_t h = (int64_t)z->dim[1] * KN_VAE21_FACTOR, w = (int64_t)z->dim[2] * KN_VAE21_FACTOR;
     KN_AUTO_BUF file;
-    kn_buf_init(&file, 1 << 20);
+    golden_read("qwen21-vae/encode/image.png", &file);
     kn_image picture = { 0 };
     kn_error err = { 0 };
-    assert_true(kn_file_read(KN_TEST_DATA "/qwen21-vae/encode/image.png", 1 << 20, &file, &err));
     assert_true(kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err));
     assert_int_equal(picture.width, w);
     assert_int_equal(picture.height, h);

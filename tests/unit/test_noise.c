@@ -1,10 +1,12 @@
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
+#include "golden.h"
 #include "sampling/noise.h"
 #include "sampling/noise_fill.h"
-#include "sampling_golden.h"
-#include "tensor/dtype.h"
 
 enum { MAX = 10000 };
 
@@ -75,29 +77,27 @@ static void every_cpu_row_is_drawn_bit_for_bit(void **state) {
 /* Every stored tensor "<prefix>SEED.N", drawn by that kind of generator. Returns how many there were. */
 static size_t check_tensors(const char *prefix, kn_noise_kind kind, double tolerance) {
     static float now[MAX];
-    golden_tensors t = golden_tensors_open("noise/noise.safetensors");
+    golden g = golden_open("noise/noise.safetensors");
     size_t rows = 0;
-    const char *name;
-    json_t *entry;
-    json_object_foreach(t.header, name, entry) {
+    for (size_t e = 0; e < kn_weights_count(g.file); e++) {
+        const char *name = kn_weights_at(g.file, e)->name;
         if (strncmp(name, prefix, strlen(prefix)))
             continue;
         size_t n = 0;
-        float *wanted = golden_tensor(&t, name, sizeof *wanted, &n);
+        const float *wanted = golden_floats(&g, name, &n);
         char seed[40] = "";
         assert_true(n <= MAX && sscanf(name + strlen(prefix), "%39[0-9]", seed) == 1);
-        kn_noise g;
-        kn_noise_init(&g, kind, seed_of(seed));
-        kn_noise_fill(&g, now, n);
+        kn_noise noise;
+        kn_noise_init(&noise, kind, seed_of(seed));
+        kn_noise_fill(&noise, now, n);
         if (tolerance == 0)
             assert_same_bits(now, wanted, n, name);
         for (size_t i = 0; i < n; i++)
             if (!(fabsf(now[i] - wanted[i]) <= (float)tolerance))
                 fail_msg("%s: element %zu is %.9g, not %.9g", name, i, (double)now[i], (double)wanted[i]);
-        free(wanted);
         rows++;
     }
-    golden_tensors_close(&t);
+    golden_close(&g);
     return rows;
 }
 
@@ -137,7 +137,7 @@ static void draws_of_mixed_sizes_continue_one_stream(void **state) {
     (void)state;
     float now[64];
     json_t *root = golden_json("noise/case.json"), *sequence = json_object_get(root, "cpu_sequence"), *size;
-    golden_tensors t = golden_tensors_open("noise/noise.safetensors");
+    golden t = golden_open("noise/noise.safetensors");
     kn_noise g;
     kn_noise_init(&g, KN_NOISE_TORCH_CPU, seed_of(golden_text(sequence, "seed")));
     assert_int_equal(json_array_size(json_object_get(sequence, "sizes")), 10);
@@ -146,43 +146,44 @@ static void draws_of_mixed_sizes_continue_one_stream(void **state) {
         char name[40];
         snprintf(name, sizeof name, "cpu_sequence.%zu", i);
         size_t n = 0;
-        float *wanted = golden_tensor(&t, name, sizeof *wanted, &n);
+        const float *wanted = golden_floats(&t, name, &n);
         assert_true(n <= KN_COUNT(now) && n == (size_t)json_integer_value(size));
         kn_noise_fill(&g, now, n);
         assert_same_bits(now, wanted, n, name);
-        free(wanted);
     }
-    golden_tensors_close(&t);
+    golden_close(&t);
     json_decref(root);
+}
+
+static const uint16_t *golden_halves(const golden *g, const char *name, kn_dtype dtype, size_t n) {
+    const kn_entry *e = golden_entry(g, name);
+    assert_true(e->dtype == dtype && e->elements == n && (uintptr_t)e->data % 2 == 0);
+    return (const uint16_t *)(const void *)e->data;
 }
 
 static void half_precision_draws_are_these_values_rounded(void **state) {
     (void)state;
     static const size_t sizes[] = { 5, 16, 64 };
-    golden_tensors t = golden_tensors_open("noise/noise.safetensors");
+    golden t = golden_open("noise/noise.safetensors");
     for (size_t s = 0; s < KN_COUNT(sizes); s++) {
         float now[64];
-        size_t n = sizes[s], count = 0;
+        size_t n = sizes[s];
         kn_noise g;
         kn_noise_init(&g, KN_NOISE_TORCH_CPU, 42);
         kn_noise_fill(&g, now, n);
         char name[40];
         snprintf(name, sizeof name, "cpu_bf16.42.%zu", n);
-        uint16_t *bf16 = golden_tensor(&t, name, 2, &count);
-        assert_int_equal(count, n);
+        const uint16_t *bf16 = golden_halves(&t, name, KN_BF16, n);
         snprintf(name, sizeof name, "cpu_f16.42.%zu", n);
-        uint16_t *f16 = golden_tensor(&t, name, 2, &count);
-        assert_int_equal(count, n);
+        const uint16_t *f16 = golden_halves(&t, name, KN_F16, n);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(kn_bf16_from_float(now[i]), bf16[i]);
             float off = fabsf(kn_float_from_f16(f16[i]) - now[i]);
             assert_true(off <= fabsf(kn_float_from_f16((uint16_t)(f16[i] + 1)) - now[i]));
             assert_true(off <= fabsf(kn_float_from_f16((uint16_t)(f16[i] - 1)) - now[i]));
         }
-        free(bf16);
-        free(f16);
     }
-    golden_tensors_close(&t);
+    golden_close(&t);
 }
 
 static void philox_encrypts_zero_as_published(void **state) {

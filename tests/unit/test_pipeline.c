@@ -1,18 +1,10 @@
 /* Whole pictures against the recorded runs of the reference pipelines: every intermediate in exact precision, pixels in
  * exact and fast; and what a pipeline promises besides numbers. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <jansson.h>
-
-#include "base/file.h"
 #include "golden.h"
 #include "image/png.h"
 #include "pipelines/model.h"
@@ -64,15 +56,12 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
 }
 
 static kn_image read_png(const char *path_below_data) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", KN_TEST_DATA, path_below_data);
     KN_AUTO_BUF file;
-    kn_buf_init(&file, 1 << 24);
+    golden_read(path_below_data, &file);
     kn_image picture = { 0 };
     kn_error err = { 0 };
-    if (!kn_file_read(path, 1 << 24, &file, &err) ||
-        !kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err))
-        fail_msg("%s: %s", path, err.text);
+    if (!kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err))
+        fail_msg("%s: %s", path_below_data, err.text);
     return picture;
 }
 
@@ -125,10 +114,8 @@ static void run_case(const char *folder, const char *profile, const char *precis
     bool exact = strcmp(precision, "exact") == 0;
     char path[256];
     print_message("  %s, %s\n", folder, precision);
-    snprintf(path, sizeof path, "%s/qwen21-e2e/%s/case.json", KN_TEST_DATA, folder);
-    json_error_t e;
-    json_t *c = json_load_file(path, 0, &e);
-    assert_non_null(c);
+    snprintf(path, sizeof path, "qwen21-e2e/%s/case.json", folder);
+    json_t *c = golden_json(path);
     snprintf(path, sizeof path, "qwen21-e2e/%s/inputs.safetensors", folder);
     golden in = golden_open(path);
     snprintf(path, sizeof path, "qwen21-e2e/%s/expected.safetensors", folder);

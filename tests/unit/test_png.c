@@ -1,17 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <jansson.h>
 #include <png.h>
 
-#include "base/file.h"
 #include "failing_alloc.h"
+#include "golden.h"
 #include "image/parameters.h"
 #include "image/png.h"
 
@@ -21,11 +15,8 @@ static const kn_image_limits limits = { .bytes = 1 << 20, .side = 4096, .pixels 
 
 static void load(const char *name, kn_buf *into) {
     char path[300];
-    snprintf(path, sizeof path, "%s/image/%s", KN_TEST_DATA, name);
-    kn_error err = { 0 };
-    kn_buf_init(into, 1 << 20);
-    if (!kn_file_read(path, 1 << 20, into, &err))
-        fail_msg("%s: %s", name, err.text);
+    snprintf(path, sizeof path, "image/%s", name);
+    golden_read(path, into);
 }
 
 /* A picture that differs in every pixel and channel. */
@@ -138,9 +129,7 @@ static void expect_pixel(int type, int depth, bool transparent, unsigned x, unsi
 
 static void given_files_have_their_stated_result(void **state) {
     (void)state;
-    KN_AUTO_BUF text;
-    load("cases.json", &text);
-    json_t *cases = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *cases = golden_json("image/cases.json");
     assert_true(json_array_size(cases) >= 17);
     size_t i = 0;
     json_t *row = NULL;
@@ -498,7 +487,7 @@ static void many_texts_together_are_bounded(void **state) {
 
 /* ---- memory ---- */
 
-static bool write_read_and_list(const kn_image *made, kn_error *err) {
+static bool write_read_and_list(void *made, kn_error *err) {
     const kn_png_text entries[] = { { "parameters", "caf\xC3\xA9" }, { "Software", "kuno" } };
     KN_AUTO_BUF file;
     kn_buf_init(&file, 1 << 20);
@@ -514,18 +503,7 @@ static bool write_read_and_list(const kn_image *made, kn_error *err) {
 static void any_failed_allocation_is_an_error_without_a_leak(void **state) {
     (void)state;
     kn_image made = gradient(20, 20, 4);
-    long before = alloc_live, n = 0;
-    for (bool ok = false; !ok; n++) {
-        alloc_fails_after = n;
-        alloc_has_failed = false;
-        kn_error err = { 0 };
-        ok = write_read_and_list(&made, &err);
-        alloc_fails_after = -1;
-        assert_int_equal(ok, !alloc_has_failed);
-        assert_int_equal(err.code, ok ? KN_OK : KN_E_NOMEM);
-        assert_int_equal(alloc_live, before);
-    }
-    assert_in_range(n, 20, 1000); /* libpng's own allocations are among them */
+    alloc_fail_each(write_read_and_list, &made, 20, 1000); /* libpng's own allocations are among them */
     kn_image_free(&made);
 }
 

@@ -1,8 +1,10 @@
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "golden.h"
 #include "sampling/noise.h"
 #include "sampling/sampler.h"
-#include "sampling_golden.h"
 
 enum { N = 12, STEPS = 8 };
 
@@ -75,14 +77,13 @@ static const char *our_name(const char *fixture) {
 }
 
 /* One row of the fixture; first_sigma replaces its first sigma if not 0. Returns the relative L2 error. */
-static double run_row(const golden_tensors *t, const json_t *row, float first_sigma) {
+static double run_row(const golden *t, const json_t *row, float first_sigma) {
     char name[60];
-    size_t n = 0;
-    double *part[4]; /* x, b, noise, wanted */
+    const double *part[4]; /* x, b, noise, wanted */
     const char *keys[4] = { "x", "b", "noise", golden_text(row, "sampler") };
     for (size_t i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "%s%s", golden_text(row, "prefix"), keys[i]);
-        part[i] = golden_tensor(t, name, sizeof(double), &n);
+        part[i] = golden_doubles(t, name, NULL);
     }
     double listed[STEPS + 1], calls[2 * STEPS];
     float sigmas[STEPS + 1], x[N];
@@ -114,8 +115,6 @@ static double run_row(const golden_tensors *t, const json_t *row, float first_si
         off += (x[i] - part[3][i]) * (x[i] - part[3][i]);
         size += part[3][i] * part[3][i];
     }
-    for (size_t i = 0; i < 4; i++)
-        free(part[i]);
     return sqrt(off / size);
 }
 
@@ -123,7 +122,7 @@ static void every_sampler_row_is_within_its_tolerance(void **state) {
     (void)state;
     json_t *root = golden_json("sampling/samplers.json"), *rows = json_object_get(root, "rows"), *row;
     double tolerance = golden_number(json_object_get(root, "tolerance"), "float32_rel_l2");
-    golden_tensors t = golden_tensors_open("sampling/io.safetensors");
+    golden t = golden_open("sampling/io.safetensors");
     assert_int_equal(json_array_size(rows), 21);
     size_t i;
     json_array_foreach(rows, i, row) {
@@ -131,14 +130,14 @@ static void every_sampler_row_is_within_its_tolerance(void **state) {
         if (!(off <= tolerance))
             fail_msg("%s%s: relative error %g", golden_text(row, "prefix"), golden_text(row, "sampler"), off);
     }
-    golden_tensors_close(&t);
+    golden_close(&t);
     json_decref(root);
 }
 
 static void unipc_starts_just_below_one(void **state) {
     (void)state;
     json_t *root = golden_json("sampling/samplers.json"), *row;
-    golden_tensors t = golden_tensors_open("sampling/io.safetensors");
+    golden t = golden_open("sampling/io.safetensors");
     size_t i, checked = 0;
     json_array_foreach(json_object_get(root, "rows"), i, row) {
         if (strcmp(golden_text(row, "sampler"), "unipc-bh2"))
@@ -147,7 +146,7 @@ static void unipc_starts_just_below_one(void **state) {
         checked++;
     }
     assert_int_equal(checked, 3);
-    golden_tensors_close(&t);
+    golden_close(&t);
     json_decref(root);
 }
 

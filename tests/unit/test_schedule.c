@@ -1,7 +1,8 @@
 #include <math.h>
+#include <string.h>
 
+#include "golden.h"
 #include "sampling/schedule.h"
-#include "sampling_golden.h"
 
 static const kn_flow *flow_named(const char *name) {
     for (size_t i = 0; i < KN_FLOW_COUNT; i++)

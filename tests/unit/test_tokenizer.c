@@ -22,16 +22,16 @@ static kn_tokens encode(const kn_tokenizer *t, const char *text, size_t len, boo
 }
 
 static void expect_cases(const kn_tokenizer *t, const char *name, size_t count) {
-    json_t *golden = golden_json(name), *row = NULL;
+    json_t *cases = golden_json(name), *row = NULL;
     size_t i = 0;
-    json_array_foreach(json_object_get(golden, "cases"), i, row) {
+    json_array_foreach(json_object_get(cases, "cases"), i, row) {
         const json_t *text = json_object_get(row, "text");
         kn_tokens got = encode(t, json_string_value(text), json_string_length(text), false);
         expect_ids(&got, json_object_get(row, "ids"), kn_quote(json_string_value(text), json_string_length(text)).text);
         kn_tokens_free(&got);
     }
     assert_int_equal(i, count);
-    json_decref(golden);
+    json_decref(cases);
 }
 
 static void put(kn_buf *b, const char *text) {
@@ -168,9 +168,9 @@ static void both_forms_of_the_demo_tokenizer_agree(void **state) {
     kn_tokenizer *a = golden_tokenizer("tokenizer-demo"), *b = golden_tokenizer("tokenizer-demo/tokenizer.json");
     assert_int_equal(kn_tokenizer_size(a), 2048);
     assert_int_equal(kn_tokenizer_size(b), 2048);
-    json_t *golden = golden_json("tokenizer-qwen/cases.json"), *row = NULL;
+    json_t *cases = golden_json("tokenizer-qwen/cases.json"), *row = NULL;
     size_t i = 0;
-    json_array_foreach(json_object_get(golden, "cases"), i, row) {
+    json_array_foreach(json_object_get(cases, "cases"), i, row) {
         const json_t *text = json_object_get(row, "text");
         kn_tokens x = encode(a, json_string_value(text), json_string_length(text), false);
         kn_tokens y = encode(b, json_string_value(text), json_string_length(text), false);
@@ -180,7 +180,7 @@ static void both_forms_of_the_demo_tokenizer_agree(void **state) {
         kn_tokens_free(&x);
         kn_tokens_free(&y);
     }
-    json_decref(golden);
+    json_decref(cases);
     kn_tokenizer_close(a);
     kn_tokenizer_close(b);
 }
@@ -188,11 +188,11 @@ static void both_forms_of_the_demo_tokenizer_agree(void **state) {
 static void template_and_prompt_in_parts_give_the_ids_of_the_reference(void **state) {
     (void)state;
     kn_tokenizer *t = golden_tokenizer("tokenizer-e2e/tokenizer.json");
-    json_t *golden = golden_json("tokenizer-e2e/cases.json"), *row = NULL;
-    const char *prefix = json_string_value(json_object_get(golden, "prefix"));
-    const char *suffix = json_string_value(json_object_get(golden, "suffix"));
+    json_t *cases = golden_json("tokenizer-e2e/cases.json"), *row = NULL;
+    const char *prefix = json_string_value(json_object_get(cases, "prefix"));
+    const char *suffix = json_string_value(json_object_get(cases, "suffix"));
     size_t i = 0;
-    json_array_foreach(json_object_get(golden, "cases"), i, row) {
+    json_array_foreach(json_object_get(cases, "cases"), i, row) {
         const char *prompt = json_string_value(json_object_get(row, "prompt"));
         kn_text_part parts[] = { { prefix, strlen(prefix), false },
                                  { prompt, strlen(prompt), true },
@@ -204,7 +204,7 @@ static void template_and_prompt_in_parts_give_the_ids_of_the_reference(void **st
         kn_tokens_free(&got);
     }
     assert_int_equal(i, 4);
-    json_decref(golden);
+    json_decref(cases);
     kn_tokenizer_close(t);
 }
 
@@ -417,18 +417,18 @@ static void *encode_all(void *context) {
 static void several_threads_use_one_tokenizer(void **state) {
     (void)state;
     kn_tokenizer *t = golden_tokenizer("tokenizer-tiny");
-    json_t *golden = golden_json("tokenizer-tiny/cases.json");
+    json_t *cases = golden_json("tokenizer-tiny/cases.json");
     struct reader readers[4];
     pthread_t threads[4];
     for (size_t i = 0; i < 4; i++) {
-        readers[i] = (struct reader){ t, json_object_get(golden, "cases"), false };
+        readers[i] = (struct reader){ t, json_object_get(cases, "cases"), false };
         assert_int_equal(pthread_create(&threads[i], NULL, encode_all, &readers[i]), 0);
     }
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_true(readers[i].same);
     }
-    json_decref(golden);
+    json_decref(cases);
     kn_tokenizer_close(t);
 }
 

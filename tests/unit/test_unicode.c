@@ -72,9 +72,9 @@ static void check_nfc(const json_t *row) {
 static void nfc_of_every_single_character(void **state) {
     (void)state;
     static bool changes[0x110000];
-    json_t *golden = golden_json("unicode/nfc.json"), *row = NULL;
+    json_t *cases = golden_json("unicode/nfc.json"), *row = NULL;
     size_t i = 0;
-    json_array_foreach(json_object_get(golden, "single"), i, row) {
+    json_array_foreach(json_object_get(cases, "single"), i, row) {
         changes[number(json_array_get(json_array_get(row, 0), 0))] = true;
         check_nfc(row);
     }
@@ -91,16 +91,16 @@ static void nfc_of_every_single_character(void **state) {
         if (out.len != n || memcmp(out.data, utf8, n) != 0)
             fail_msg("NFC changes U+%04X", c);
     }
-    json_decref(golden);
+    json_decref(cases);
 }
 
 static void nfc_of_sequences(void **state) {
     (void)state;
-    json_t *golden = golden_json("unicode/nfc.json"), *row = NULL;
+    json_t *cases = golden_json("unicode/nfc.json"), *row = NULL;
     size_t i = 0;
-    json_array_foreach(json_object_get(golden, "sequences"), i, row) check_nfc(row);
+    json_array_foreach(json_object_get(cases, "sequences"), i, row) check_nfc(row);
     assert_int_equal(i, 600);
-    json_decref(golden);
+    json_decref(cases);
 }
 
 static void ordinary_text_needs_no_normalization(void **state) {

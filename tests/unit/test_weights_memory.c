@@ -1,4 +1,4 @@
-/* Fails every allocation in turn. The linker sends malloc and its kin here (--wrap, see meson.build). */
+/* A component is opened, bound and closed with every allocation failing in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,54 +12,8 @@
 
 #include "weights/weights.h"
 
+#include "failing_alloc.h"
 #include "safetensors_maker.h"
-
-static bool counting;
-static long allocations, failing, alive;
-
-static bool refuses(void) {
-    return counting && ++allocations == failing;
-}
-
-static void *counted(void *p) {
-    alive += counting && p;
-    return p;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *text);
-void __real_free(void *p);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *p);
-
-void *__wrap_malloc(size_t n) {
-    return refuses() ? NULL : counted(__real_malloc(n));
-}
-
-void *__wrap_calloc(size_t n, size_t size) {
-    return refuses() ? NULL : counted(__real_calloc(n, size));
-}
-
-void *__wrap_realloc(void *p, size_t n) {
-    if (refuses())
-        return NULL;
-    alive -= counting && p;
-    return counted(__real_realloc(p, n));
-}
-
-char *__wrap_strdup(const char *text) {
-    return refuses() ? NULL : counted(__real_strdup(text));
-}
-
-void __wrap_free(void *p) {
-    alive -= counting && p;
-    __real_free(p);
-}
 
 /* A file with all that allocates: metadata, the three markings of FP8, vectors and a convolution to convert. */
 static void make_everything(kn_buf *file) {
@@ -82,7 +36,7 @@ static void make_everything(kn_buf *file) {
 }
 
 /* One whole life of a component. */
-static bool load(const char *path, kn_error *err) {
+static bool load(void *path, kn_error *err) {
     kn_weights *w = NULL;
     kn_binder *b = NULL;
     bool ok = kn_weights_open(path, &w, err) && kn_binder_new(w, "net.", false, &b, err);
@@ -104,22 +58,7 @@ static void every_failed_allocation_is_an_error_and_leaks_nothing(void **state) 
     make_everything(&file);
     char path[TEMP_PATH];
     int fd = make_temp(&file, path);
-    bool loaded = false;
-    long n = 0;
-    while (!loaded && n < 10000) {
-        kn_error err = { 0 };
-        failing = ++n;
-        allocations = alive = 0;
-        counting = true;
-        loaded = load(path, &err);
-        counting = false;
-        assert_int_equal(alive, 0);
-        if (loaded ? allocations >= n : err.code != KN_E_NOMEM || !strstr(err.text, "out of memory"))
-            fail_msg("allocation %ld: code %d, '%s'", n, (int)err.code, err.text);
-    }
-    assert_true(loaded);
-    assert_true(n > 12); /* the wrapping works */
-    print_message("failed each of %ld allocations\n", n - 1);
+    alloc_fail_each(load, path, 12, 10000);
     assert_int_equal(unlink(path), 0);
     close(fd);
 }

@@ -158,7 +158,7 @@ static bool take_segment(kn_run *r, kn_kv kv, int64_t width, struct segment *ret
     if (kv.k.rank == 0 && kv.v.rank == 0)
         return true;
     if (kv.k.rank == 0 || !kn_same_shape(kv.k, kv.v) || kn_last_dim(kv.k) != width) {
-        kn_run_fail(r, KN_E_USAGE, "attention: keys of %s and values of %s; rows of %lld are needed",
+        kn_run_fail(r, KN_E_USAGE, "attention: keys of [%s] and values of [%s]; rows of %lld are needed",
                     kn_shape(kv.k.rank, kv.k.dim).text, kn_shape(kv.v.rank, kv.v.dim).text, (long long)width);
         return false;
     }
@@ -171,7 +171,7 @@ kn_tensor kn_attention(kn_run *r, kn_tensor q, kn_kv before, kn_kv own, int head
         return kn_none;
     int64_t width = kn_last_dim(q);
     if (heads < 1 || kv_heads < 1 || heads % kv_heads || width % heads) {
-        kn_run_fail(r, KN_E_USAGE, "attention: %s cannot be %d heads that share %d", kn_shape(q.rank, q.dim).text,
+        kn_run_fail(r, KN_E_USAGE, "attention: [%s] cannot be %d heads that share %d", kn_shape(q.rank, q.dim).text,
                     heads, kv_heads);
         return kn_none;
     }

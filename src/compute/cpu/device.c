@@ -48,16 +48,6 @@ unsigned kn_device_threads(const kn_device *d) {
     return kn_pool_size(d->pool);
 }
 
-kn_shape_text kn_shape(int rank, const int64_t *dim) {
-    kn_shape_text s = { "[" };
-    for (int i = 0; i < rank && i < KN_MAX_RANK; i++) {
-        size_t used = strlen(s.text);
-        snprintf(s.text + used, sizeof s.text - used, "%s%lld", i ? ", " : "", (long long)dim[i]);
-    }
-    strcat(s.text, "]");
-    return s;
-}
-
 bool kn_go_on(kn_run *r) {
     if (r->err.code == KN_OK && kn_is_stopped(r))
         kn_run_fail(r, KN_E_CANCELLED, "cancelled");
@@ -68,7 +58,7 @@ bool kn_op_starts(kn_run *r, const char *op, kn_tensor x, int rank) {
     if (!kn_go_on(r))
         return false;
     if (x.rank < rank)
-        kn_run_fail(r, KN_E_USAGE, "%s needs %d dimensions and got %s", op, rank, kn_shape(x.rank, x.dim).text);
+        kn_run_fail(r, KN_E_USAGE, "%s needs %d dimensions and got [%s]", op, rank, kn_shape(x.rank, x.dim).text);
     return x.rank >= rank;
 }
 
@@ -121,7 +111,7 @@ const float *kn_vector(kn_run *r, const kn_weight *w, int64_t n, const char *op)
     if (w->dtype == KN_F32 && w->rank == 1 && w->dim[0] == n && w->scale == 1 &&
         (uintptr_t)w->data % sizeof(float) == 0)
         return w->data;
-    kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs aligned F32 %s without scale, not %s %s", kn_weight_name(w), op,
+    kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs aligned F32 [%s] without scale, not %s [%s]", kn_weight_name(w), op,
                 kn_shape(1, &n).text, kn_dtype_of(w->dtype)->name, kn_shape(w->rank, w->dim).text);
     return NULL;
 }

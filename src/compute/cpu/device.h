@@ -44,12 +44,6 @@ static inline const char *kn_weight_name(const kn_weight *w) {
     return w->name ? w->name : "unnamed";
 }
 
-/* "[64, 192]" for messages. */
-typedef struct kn_shape_text {
-    char text[100];
-} kn_shape_text;
-kn_shape_text kn_shape(int rank, const int64_t *dim);
-
 static inline bool kn_is_stopped(const kn_run *r) {
     return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
 }

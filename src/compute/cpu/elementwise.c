@@ -52,7 +52,7 @@ void kn_add(kn_run *r, kn_tensor x, kn_tensor y) {
     if (!kn_op_starts(r, "add", x, 1) || !kn_op_starts(r, "add", y, 1))
         return;
     if (!kn_same_shape(x, y)) {
-        kn_run_fail(r, KN_E_USAGE, "add of %s to %s", kn_shape(y.rank, y.dim).text, kn_shape(x.rank, x.dim).text);
+        kn_run_fail(r, KN_E_USAGE, "add of [%s] to [%s]", kn_shape(y.rank, y.dim).text, kn_shape(x.rank, x.dim).text);
         return;
     }
     struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(y) };
@@ -71,7 +71,7 @@ void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y) {
         return;
     int64_t width = kn_last_dim(x);
     if (!kn_same_shape(x, y) || kn_elements(gate) != width) {
-        kn_run_fail(r, KN_E_USAGE, "add_gated of %s by a gate of %s to %s", kn_shape(y.rank, y.dim).text,
+        kn_run_fail(r, KN_E_USAGE, "add_gated of [%s] by a gate of [%s] to [%s]", kn_shape(y.rank, y.dim).text,
                     kn_shape(gate.rank, gate.dim).text, kn_shape(x.rank, x.dim).text);
         return;
     }
@@ -90,7 +90,7 @@ kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up) {
     if (!kn_op_starts(r, "swiglu", gate, 1) || !kn_op_starts(r, "swiglu", up, 1))
         return kn_none;
     if (!kn_same_shape(gate, up)) {
-        kn_run_fail(r, KN_E_USAGE, "swiglu of %s and %s", kn_shape(gate.rank, gate.dim).text,
+        kn_run_fail(r, KN_E_USAGE, "swiglu of [%s] and [%s]", kn_shape(gate.rank, gate.dim).text,
                     kn_shape(up.rank, up.dim).text);
         return kn_none;
     }

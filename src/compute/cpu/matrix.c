@@ -116,10 +116,10 @@ void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, con
 bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op) {
     const kn_dtype_info *type = kn_dtype_of(w->dtype);
     if (w->rank != rank)
-        kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs %d dimensions, not %s", kn_weight_name(w), op, rank,
+        kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs %d dimensions, not [%s]", kn_weight_name(w), op, rank,
                     kn_shape(w->rank, w->dim).text);
     else if (!r->device->kernels.decode[w->dtype] || w->dim[rank - 1] % type->block)
-        kn_run_fail(r, KN_E_UNSUPPORTED, "'%s': %s cannot use %s %s", kn_weight_name(w), op, type->name,
+        kn_run_fail(r, KN_E_UNSUPPORTED, "'%s': %s cannot use %s [%s]", kn_weight_name(w), op, type->name,
                     kn_shape(w->rank, w->dim).text);
     return r->err.code == KN_OK;
 }
@@ -168,7 +168,7 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     if (!kn_op_starts(r, "linear", x, 1) || !kn_weight_fits(r, w, 2, "a linear layer"))
         return kn_none;
     if (kn_last_dim(x) != w->dim[1]) {
-        kn_run_fail(r, KN_E_FORMAT, "'%s': %s does not fit an input of %s", kn_weight_name(w),
+        kn_run_fail(r, KN_E_FORMAT, "'%s': [%s] does not fit an input of [%s]", kn_weight_name(w),
                     kn_shape(w->rank, w->dim).text, kn_shape(x.rank, x.dim).text);
         return kn_none;
     }

@@ -59,7 +59,7 @@ kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor sh
         return kn_none;
     int64_t width = kn_last_dim(x);
     if ((scale.rank && kn_elements(scale) != width) || (shift.rank && kn_elements(shift) != width)) {
-        kn_run_fail(r, KN_E_USAGE, "norm_modulate of %s by a scale of %s and a shift of %s",
+        kn_run_fail(r, KN_E_USAGE, "norm_modulate of [%s] by a scale of [%s] and a shift of [%s]",
                     kn_shape(x.rank, x.dim).text, kn_shape(scale.rank, scale.dim).text,
                     kn_shape(shift.rank, shift.dim).text);
         return kn_none;
@@ -97,7 +97,7 @@ void kn_qk_norm_rope(kn_run *r, kn_tensor x, const kn_weight *w, float eps, kn_t
         return;
     int64_t rows = kn_row_count(x), head = 2 * kn_last_dim(cos);
     if (!kn_same_shape(cos, sin) || kn_row_count(cos) != rows || head == 0 || kn_last_dim(x) % head) {
-        kn_run_fail(r, KN_E_USAGE, "rope of %s by angles of %s and %s", kn_shape(x.rank, x.dim).text,
+        kn_run_fail(r, KN_E_USAGE, "rope of [%s] by angles of [%s] and [%s]", kn_shape(x.rank, x.dim).text,
                     kn_shape(cos.rank, cos.dim).text, kn_shape(sin.rank, sin.dim).text);
         return;
     }

@@ -44,7 +44,7 @@ kn_tensor kn_conv2d(kn_run *r, kn_tensor x, const kn_weight *w, int stride, kn_p
     bool fits = x.rank == 3 && x.dim[2] == w->dim[3] && over_height >= 0 && over_width >= 0 && stride > 0 &&
                 pad.top >= 0 && pad.left >= 0 && pad.bottom >= 0 && pad.right >= 0;
     if (!fits) {
-        kn_run_fail(r, KN_E_FORMAT, "'%s': a convolution by %s, stride %d, padding %d %d %d %d does not fit %s",
+        kn_run_fail(r, KN_E_FORMAT, "'%s': a convolution by [%s], stride %d, padding %d %d %d %d does not fit [%s]",
                     kn_weight_name(w), kn_shape(w->rank, w->dim).text, stride, pad.top, pad.left, pad.bottom, pad.right,
                     kn_shape(x.rank, x.dim).text);
         return kn_none;
@@ -104,7 +104,7 @@ kn_tensor kn_upsample2x(kn_run *r, kn_tensor x) {
 static bool shortcut_fits(kn_run *r, const char *op, kn_tensor x, int64_t whole, int64_t part, int frames) {
     bool fits = (frames == 1 || frames == 2) && part > 0 && 4 * whole * frames % part == 0;
     if (!fits)
-        kn_run_fail(r, KN_E_USAGE, "%s of %s does not divide: %lld channels, %lld, %d frames", op,
+        kn_run_fail(r, KN_E_USAGE, "%s of [%s] does not divide: %lld channels, %lld, %d frames", op,
                     kn_shape(x.rank, x.dim).text, (long long)whole, (long long)part, frames);
     return fits;
 }
@@ -131,7 +131,7 @@ kn_tensor kn_avg_shortcut(kn_run *r, kn_tensor x, int64_t out_channels, int fram
     if (!kn_op_starts(r, "avg_shortcut", x, 3) || !shortcut_fits(r, "avg_shortcut", x, x.dim[2], out_channels, frames))
         return kn_none;
     if (x.dim[0] % 2 || x.dim[1] % 2) {
-        kn_run_fail(r, KN_E_USAGE, "avg_shortcut of odd sides in %s", kn_shape(x.rank, x.dim).text);
+        kn_run_fail(r, KN_E_USAGE, "avg_shortcut of odd sides in [%s]", kn_shape(x.rank, x.dim).text);
         return kn_none;
     }
     kn_tensor y = kn_new(r, 3, (int64_t[]){ x.dim[0] / 2, x.dim[1] / 2, out_channels });
