@@ -6,14 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/memory.h"
 #include "models/qwen3_text.h"
 #include "models/qwen_image21.h"
 #include "models/vae_qwen21.h"
-#include "pipelines/component.h"
-#include "pipelines/decode.h"
-#include "text/tokenizer.h"
+#include "pipelines/job.h"
 
 static const double rope_base = 5e6; /* of Qwen3-VL; not in the file */
 
@@ -51,69 +47,13 @@ struct qwen21 {
     kn_vae21 vae_network;
 };
 
-/* One call of generate: what its stages share. */
-struct job {
+/* One call of generate. */
+struct call {
+    kn_job job;
     struct qwen21 *p;
-    const kn_recipe *recipe;
-    const kn_hooks *hooks;
-    kn_draw_report *report;
-    kn_run run;
-    int h, w; /* of the latent */
+    kn_host_rows positive, negative; /* what the prompts became: [rows, text width] */
+    kn_qwen21_prefix positive_prefix, negative_prefix;
 };
-
-/* What a prompt became: rows of the text encoder's output, on the host. */
-struct conditioning {
-    float *rows; /* [count, text width] */
-    int64_t count;
-};
-
-static bool progress(struct job *j, const char *phase, int step, int steps, kn_error *err) {
-    if (j->hooks->stop && atomic_load(j->hooks->stop))
-        return kn_fail(err, KN_E_CANCELLED, "cancelled");
-    if (j->hooks->progress && !j->hooks->progress(j->hooks->progress_ctx, phase, step, steps))
-        return kn_fail(err, KN_E_CANCELLED, "cancelled");
-    return true;
-}
-
-static void dump(struct job *j, const char *name, int rank, const int64_t *dim, const float *values) {
-    if (j->hooks->dump)
-        j->hooks->dump(j->hooks->dump_ctx, name, rank, dim, values);
-}
-
-static void dump_latent(struct job *j, const char *name, const float *x) {
-    dump(j, name, 3, (int64_t[]){ j->p->diffusion_network.channels, j->h, j->w }, x);
-}
-
-/* Loads a stage's component and starts its clock. */
-static bool begin(struct job *j, int stage, const char *name, kn_component *c, kn_error *err) {
-    kn_stage_report *s = &j->report->stage[stage];
-    double start = kn_now();
-    if (!kn_component_load(c, err))
-        return false;
-    *s = (kn_stage_report){ .name = name, .load_seconds = kn_now() - start, .weight_bytes = kn_weights_bytes(c->file) };
-    kn_run_peak_bytes(&j->run);
-    s->seconds = -kn_now();
-    return progress(j, "load", 0, 0, err);
-}
-
-static void end(struct job *j, int stage, kn_component *c) {
-    kn_stage_report *s = &j->report->stage[stage];
-    s->seconds += kn_now();
-    s->peak_bytes = kn_run_peak_bytes(&j->run);
-    if (j->p->residency == KN_STAGED)
-        kn_component_unload(c);
-}
-
-static void dump_tokens(struct job *j, const char *name, const kn_tokens *t) {
-    if (!j->hooks->dump)
-        return;
-    float *values = malloc(sizeof(float) * t->n);
-    for (size_t i = 0; values && i < t->n; i++)
-        values[i] = (float)t->id[i];
-    if (values)
-        dump(j, name, 1, (int64_t[]){ (int64_t)t->n }, values);
-    free(values);
-}
 
 /* Rows before the second <|im_start|> are the system turn; the transformer never sees them. */
 static int64_t system_rows(const kn_tokens *t, int32_t turn_start) {
@@ -124,7 +64,7 @@ static int64_t system_rows(const kn_tokens *t, int32_t turn_start) {
 }
 
 /* The user's text is literal: what looks like a control token in it stays text. An empty one is a space. */
-static bool tokenize(struct job *j, const char *prompt, kn_tokens *ret, kn_error *err) {
+static bool tokenize(const struct qwen21 *p, const char *prompt, kn_tokens *ret, kn_error *err) {
     static const char before[] = "<|im_start|>system\nComprehend and analyze the provided prompt.<|im_end|>\n"
                                  "<|im_start|>user\n";
     static const char after[] = "<|im_end|>\n<|im_start|>assistant\n";
@@ -134,7 +74,7 @@ static bool tokenize(struct job *j, const char *prompt, kn_tokens *ret, kn_error
         { .text = text, .len = strlen(text), .literal = true },
         { .text = after, .len = sizeof after - 1 },
     };
-    if (!kn_tokenizer_encode_parts(j->p->tokenizer, parts, KN_COUNT(parts), ret, err))
+    if (!kn_tokenizer_encode_parts(p->tokenizer, parts, KN_COUNT(parts), ret, err))
         return kn_fail_within(err, "tokenizer");
     if (ret->n > KN_QWEN21_MAX_POSITION) {
         kn_fail(err, KN_E_RANGE, "the prompt has %zu tokens, at most about %d fit", ret->n, KN_QWEN21_MAX_POSITION);
@@ -144,224 +84,125 @@ static bool tokenize(struct job *j, const char *prompt, kn_tokens *ret, kn_error
     return true;
 }
 
-static bool encode(struct job *j, const char *prompt, const char *sign, struct conditioning *ret, kn_error *err) {
+/* sign: "" or "negative_", in front of the dumped names. */
+static bool encode(struct call *c, const char *prompt, const char *sign, kn_host_rows *ret, kn_error *err) {
+    struct qwen21 *p = c->p;
+    kn_run *r = &c->job.run;
     kn_tokens tokens = { 0 };
-    if (!tokenize(j, prompt, &tokens, err))
+    if (!tokenize(p, prompt, &tokens, err))
         return false;
     char name[64];
     snprintf(name, sizeof name, "%stokens", sign);
-    dump_tokens(j, name, &tokens);
-
-    kn_run *r = &j->run;
-    kn_scope s = kn_scope_open(r);
-    int64_t skip = system_rows(&tokens, j->p->turn_start), rows = (int64_t)tokens.n - skip;
-    int64_t width = j->p->text_network.width;
-    kn_tensor x = kn_qwen3_text_forward(r, &j->p->text_network, tokens.id, (int64_t)tokens.n);
-    kn_check_finite(r, x, "text encoder output");
-    float *values = malloc(sizeof(float) * (size_t)(rows * width));
-    if (!values)
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld embeddings", (long long)rows);
-    else
-        kn_download(r, kn_rows(r, x, skip, rows), values);
-    kn_scope_close(r, s, KN_NONE);
+    kn_job_dump_tokens(&c->job, name, &tokens);
     if (!*sign)
-        j->report->prompt_tokens = (int)tokens.n;
-    kn_tokens_free(&tokens);
-    if (r->err.code != KN_OK) {
-        free(values);
-        *err = r->err;
-        return false;
-    }
-    snprintf(name, sizeof name, "%stext_embeddings", sign);
-    dump(j, name, 2, (int64_t[]){ rows, width }, values);
-    *ret = (struct conditioning){ .rows = values, .count = rows };
-    return true;
-}
+        c->job.report->prompt_tokens = (int)tokens.n;
 
-/* What the sampler calls: velocity of the latent with guidance. The sampler keeps [channels][h][w], the network wants
- * one row of channels per cell. */
-struct denoiser {
-    struct job *job;
-    kn_qwen21_prefix positive, negative;
-    bool guided;
-    float *rows, *other; /* [h * w, channels]; [channels][h][w] */
-    kn_noise step_noise; /* of stochastic samplers */
-};
-
-static void to_rows(const float *planes, int64_t channels, int64_t cells, float *rows) {
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t i = 0; i < cells; i++)
-            rows[i * channels + c] = planes[c * cells + i];
-}
-
-static void to_planes(const float *rows, int64_t channels, int64_t cells, float *planes) {
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t i = 0; i < cells; i++)
-            planes[c * cells + i] = rows[i * channels + c];
-}
-
-static void one_velocity(struct denoiser *d, const kn_qwen21_prefix *prefix, kn_tensor latent, float sigma, float *v) {
-    struct job *j = d->job;
-    int64_t channels = j->p->diffusion_network.channels, cells = (int64_t)j->h * j->w;
-    kn_tensor out = kn_qwen21_velocity(&j->run, &j->p->diffusion_network, prefix, latent, j->h, j->w, sigma);
-    kn_check_finite(&j->run, out, "velocity");
-    kn_download(&j->run, out, d->rows);
-    to_planes(d->rows, channels, cells, v);
-    kn_drop(&j->run, out);
-}
-
-static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error *err) {
-    struct denoiser *d = ctx;
-    struct job *j = d->job;
-    kn_run *r = &j->run;
-    int64_t channels = j->p->diffusion_network.channels, cells = (int64_t)j->h * j->w;
     kn_scope s = kn_scope_open(r);
-    to_rows(x, channels, cells, d->rows);
-    kn_tensor latent = kn_upload(r, 2, (int64_t[]){ cells, channels }, d->rows);
-    one_velocity(d, &d->positive, latent, sigma, v);
-    if (d->guided && r->err.code == KN_OK) {
-        one_velocity(d, &d->negative, latent, sigma, d->other);
-        kn_guide(v, d->other, (float)j->recipe->cfg, (size_t)(channels * cells));
-    }
+    int64_t skip = system_rows(&tokens, p->turn_start);
+    kn_tensor x = kn_qwen3_text_forward(r, &p->text_network, tokens.id, (int64_t)tokens.n);
+    kn_check_finite(r, x, "text encoder output");
+    bool ok = kn_host_rows_take(&c->job, kn_rows(r, x, skip, (int64_t)tokens.n - skip), ret, err);
     kn_scope_close(r, s, KN_NONE);
-    if (r->err.code != KN_OK)
-        *err = r->err;
-    return r->err.code == KN_OK;
+    kn_tokens_free(&tokens);
+    snprintf(name, sizeof name, "%stext_embeddings", sign);
+    if (ok)
+        kn_job_dump(&c->job, name, 2, (int64_t[]){ ret->count, ret->width }, ret->at);
+    return ok;
 }
 
-static void draw_noise(void *ctx, float *noise, size_t n) {
-    kn_noise_fill(&((struct denoiser *)ctx)->step_noise, noise, n);
+static bool encode_prompts(struct call *c, kn_error *err) {
+    const kn_recipe *recipe = c->job.recipe;
+    bool ok = kn_job_begin(&c->job, KN_STAGE_ENCODE, &c->p->text, err) &&
+              encode(c, recipe->prompt, "", &c->positive, err) &&
+              (recipe->cfg <= 1 || encode(c, recipe->negative_prompt, "negative_", &c->negative, err));
+    kn_job_end(&c->job, KN_STAGE_ENCODE, &c->p->text);
+    return ok && kn_job_progress(&c->job, "encode", 0, 0, err);
 }
 
-static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
-    struct job *j = ((struct denoiser *)ctx)->job;
-    char name[32];
-    snprintf(name, sizeof name, "latents_%03zu", step->index);
-    dump_latent(j, name, step->x);
-    return progress(j, "step", (int)step->index + 1, (int)step->steps, err);
-}
-
-static void prefill(struct job *j, const struct conditioning *c, kn_qwen21_prefix *ret) {
-    kn_run *r = &j->run;
-    const kn_qwen21_piece text = { .text_rows = c->count };
-    kn_tensor rows = kn_upload(r, 2, (int64_t[]){ c->count, j->p->text_network.width }, c->rows);
-    kn_qwen21_prefill(r, &j->p->diffusion_network, rows, &text, 1, j->h, j->w, ret);
+static void prefill(struct call *c, const kn_host_rows *text, kn_qwen21_prefix *ret) {
+    kn_run *r = &c->job.run;
+    const kn_qwen21_piece piece = { .text_rows = text->count };
+    kn_tensor rows = kn_upload(r, 2, (int64_t[]){ text->count, text->width }, text->at);
+    kn_qwen21_prefill(r, &c->p->diffusion_network, rows, &piece, 1, c->job.h, c->job.w, ret);
     kn_drop(r, rows);
 }
 
-static bool start_noise(struct job *j, float *x, size_t n, kn_error *err) {
-    const kn_recipe *recipe = j->recipe;
-    if (recipe->init_noise && recipe->init_noise_count != n)
-        return kn_fail(err, KN_E_RANGE, "the given noise has %zu values, this size needs %zu", recipe->init_noise_count,
-                       n);
-    kn_noise noise;
-    kn_noise_init(&noise, recipe->noise, recipe->seed);
-    if (recipe->init_noise)
-        memcpy(x, recipe->init_noise, n * sizeof *x);
-    else
-        kn_noise_fill(&noise, x, n);
-    dump_latent(j, "noise", x);
-    return true;
+static kn_tensor velocity(void *ctx, kn_run *r, kn_tensor latent, float sigma, bool negative) {
+    struct call *c = ctx;
+    const kn_qwen21_prefix *prefix = negative ? &c->negative_prefix : &c->positive_prefix;
+    return kn_qwen21_velocity(r, &c->p->diffusion_network, prefix, latent, c->job.h, c->job.w, sigma);
 }
 
-/* x: room for the latent [channels][h][w]. */
-static bool diffuse(struct job *j, const struct conditioning *positive, const struct conditioning *negative, float *x,
-                    kn_error *err) {
-    const kn_recipe *recipe = j->recipe;
-    size_t n = (size_t)(j->p->diffusion_network.channels * j->h * j->w);
-    struct denoiser d = { .job = j, .guided = negative->rows != NULL };
-    d.rows = malloc(2 * n * sizeof(float));
-    d.other = d.rows + n;
-    if (!d.rows)
-        return kn_fail_nomem(err, 2 * n * sizeof(float));
-
-    kn_scope s = kn_scope_open(&j->run);
-    prefill(j, positive, &d.positive);
-    if (d.guided)
-        prefill(j, negative, &d.negative);
-    bool ok = j->run.err.code == KN_OK && start_noise(j, x, n, err);
-    if (j->run.err.code != KN_OK)
-        *err = j->run.err;
+/* x: room for the latent. */
+static bool diffuse(struct call *c, float *x, kn_error *err) {
+    kn_job *j = &c->job;
+    const kn_denoiser denoiser = { .output = velocity, .ctx = c, .guided = c->negative.at, .patch = 1, .sign = 1 };
+    bool ok = kn_job_begin(j, KN_STAGE_DIFFUSE, &c->p->diffusion, err);
     if (ok) {
-        dump(j, "sigmas", 1, (int64_t[]){ (int64_t)recipe->sigmas.steps + 1 }, recipe->sigmas.at);
-        kn_noise_init_steps(&d.step_noise, recipe->seed);
-        const kn_sampling sampling = { .sampler = recipe->sampler,
-                                       .sigmas = recipe->sigmas.at,
-                                       .steps = recipe->sigmas.steps,
-                                       .velocity = velocity,
-                                       .draw = draw_noise,
-                                       .after_step = after_step,
-                                       .ctx = &d };
-        ok = kn_sample(&sampling, x, n, err);
+        kn_scope s = kn_scope_open(&j->run);
+        prefill(c, &c->positive, &c->positive_prefix);
+        if (denoiser.guided)
+            prefill(c, &c->negative, &c->negative_prefix);
+        ok = kn_job_went_well(j, err) && kn_job_diffuse(j, &denoiser, NULL, x, err);
+        kn_scope_close(&j->run, s, KN_NONE);
     }
-    kn_scope_close(&j->run, s, KN_NONE);
-    free(d.rows);
-    if (ok)
-        dump_latent(j, "latents_final", x);
+    kn_job_end(j, KN_STAGE_DIFFUSE, &c->p->diffusion);
     return ok;
 }
 
 static kn_tensor decode_latent(kn_run *r, void *ctx, kn_tensor latent) {
-    return kn_vae21_decode(r, &((struct qwen21 *)ctx)->vae_network, latent);
+    return kn_vae21_decode(r, ctx, latent);
 }
 
-static bool decode(struct job *j, const float *x, kn_image *ret, kn_error *err) {
+static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err) {
+    kn_vae21 *network = &c->p->vae_network;
+    bool ok = kn_job_begin(&c->job, KN_STAGE_DECODE, &c->p->vae, err);
     /* The last level is the peak: its input, that upsampled, and the shortcut, with some room for the convolution. */
-    const kn_weight *widest = &j->p->vae_network.decoder.level[KN_VAE21_LEVELS - 1].residual[0].conv1;
+    const kn_weight *widest = &network->decoder.level[KN_VAE21_LEVELS - 1].residual[0].conv1;
     const kn_decoder vae = { .decode = decode_latent,
-                             .ctx = j->p,
+                             .ctx = network,
                              .latent_channels = KN_VAE21_CHANNELS,
                              .channels = 4,
                              .factor = KN_VAE21_FACTOR,
                              .bytes_per_pixel = 14 * (uint64_t)widest->dim[3] };
-    float *pixels = NULL;
-    int height = j->h * KN_VAE21_FACTOR, width = j->w * KN_VAE21_FACTOR;
-    if (!kn_decode_latent(&vae, &j->run, x, j->h, j->w, kn_memory_available(), &pixels, err))
-        return false;
-    dump(j, "image", 3, (int64_t[]){ 4, height, width }, pixels);
-    bool ok = kn_image_from_planes(pixels, 4, height, width, ret, err);
-    free(pixels);
-    return ok;
+    ok = ok && kn_job_decode(&c->job, &vae, x, ret, err);
+    kn_job_end(&c->job, KN_STAGE_DECODE, &c->p->vae);
+    return ok && kn_job_progress(&c->job, "decode", 0, 0, err);
 }
 
 /* Encoder, diffusion, VAE: each loads, computes and, when staged, leaves before the next one comes. */
-static bool run_stages(struct job *j, kn_image *ret, kn_error *err) {
-    struct qwen21 *p = j->p;
-    struct conditioning positive = { 0 }, negative = { 0 };
-    float *x = malloc(sizeof(float) * (size_t)(p->diffusion_network.channels * j->h * j->w));
-    bool ok = x || kn_fail_nomem(err, sizeof(float) * (size_t)(p->diffusion_network.channels * j->h * j->w));
-
-    ok = ok && begin(j, 0, "encode", &p->text, err) && encode(j, j->recipe->prompt, "", &positive, err);
-    if (ok && j->recipe->cfg > 1)
-        ok = encode(j, j->recipe->negative_prompt, "negative_", &negative, err);
-    end(j, 0, &p->text);
-    ok = ok && progress(j, "encode", 0, 0, err);
-
-    ok = ok && begin(j, 1, "diffuse", &p->diffusion, err) && diffuse(j, &positive, &negative, x, err);
-    end(j, 1, &p->diffusion);
-
-    ok = ok && begin(j, 2, "decode", &p->vae, err) && decode(j, x, ret, err);
-    end(j, 2, &p->vae);
-    free(positive.rows);
-    free(negative.rows);
+static bool run_stages(struct call *c, kn_image *ret, kn_error *err) {
+    size_t n = (size_t)c->job.channels * c->job.h * c->job.w;
+    float *x = malloc(n * sizeof *x);
+    bool ok = (x || kn_fail_nomem(err, n * sizeof *x)) && encode_prompts(c, err) && diffuse(c, x, err) &&
+              decode(c, x, ret, err);
     free(x);
-    return ok && progress(j, "decode", 0, 0, err);
+    return ok;
 }
 
 static bool generate(kn_pipeline *base, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
                      kn_draw_report *report, kn_error *err) {
     struct qwen21 *p = (struct qwen21 *)base;
-    struct job j = { .p = p,
-                     .recipe = recipe,
-                     .hooks = hooks,
-                     .report = report,
-                     .h = recipe->height / KN_VAE21_FACTOR,
-                     .w = recipe->width / KN_VAE21_FACTOR };
+    struct call *c = calloc(1, sizeof *c);
+    if (!c)
+        return kn_fail_nomem(err, sizeof *c);
     *report = (kn_draw_report){ 0 };
-    if (!kn_run_open(p->device, p->precision, hooks->stop, 0, &j.run, err))
-        return false;
-    bool ok = run_stages(&j, ret, err);
-    kn_run_close(&j.run);
+    c->p = p;
+    c->job = (kn_job){ .recipe = recipe,
+                       .hooks = hooks,
+                       .report = report,
+                       .residency = p->residency,
+                       .channels = KN_VAE21_CHANNELS,
+                       .h = recipe->height / KN_VAE21_FACTOR,
+                       .w = recipe->width / KN_VAE21_FACTOR };
+    bool ok = kn_run_open(p->device, p->precision, hooks->stop, 0, &c->job.run, err);
+    if (ok) {
+        ok = run_stages(c, ret, err);
+        kn_run_close(&c->job.run);
+    }
+    free(c->positive.at);
+    free(c->negative.at);
+    free(c);
     return ok;
 }
 
