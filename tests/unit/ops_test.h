@@ -69,7 +69,7 @@ static void assert_list(kn_run *r, kn_tensor t, const double *expected, size_t c
     free(v);
 }
 
-static void assert_values(kn_run *r, kn_tensor t, const double *expected, double tolerance) {
+static inline void assert_values(kn_run *r, kn_tensor t, const double *expected, double tolerance) {
     assert_list(r, t, expected, (size_t)kn_elements(t), tolerance);
 }
 
