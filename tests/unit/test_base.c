@@ -22,6 +22,10 @@ static void first_error_wins_and_context_goes_in_front(void **state) {
     assert_false(kn_fail_within(&err, "recipe"));
     assert_int_equal(err.code, KN_E_RANGE);
     assert_string_equal(err.text, "recipe: steps is 7");
+    err = (kn_error){ 0 };
+    kn_fail(&err, KN_E_CANCELLED, "cancelled");
+    kn_fail_within(&err, "step 3");
+    assert_string_equal(err.text, "cancelled");
 }
 
 static void buffer_refuses_beyond_its_limit_and_keeps_its_content(void **state) {
