@@ -14,7 +14,7 @@ typedef void kn_block_fn(const uint8_t *block, float *dst);
 kn_block_fn *kn_block_decoder(kn_dtype t);
 
 /* Q4_K and Q5_K: scale and minimum of sub-block j (0 … 7), six bits each, from their twelve bytes. */
-static inline void kn_scale_and_min(const uint8_t s[12], size_t j, uint8_t *scale, uint8_t *min) {
+static inline void kn_scale_and_min(const uint8_t *s, size_t j, uint8_t *scale, uint8_t *min) {
     if (j < 4) {
         *scale = s[j] & 63;
         *min = s[j + 4] & 63;
