@@ -6,9 +6,10 @@
 #define KN_MODELS_QWEN3_TEXT_H
 
 #include "compute/ops.h"
+#include "models/rope.h"
 #include "weights/weights.h"
 
-enum { KN_QWEN3_MAX_LAYERS = 128 };
+enum { KN_QWEN3_MAX_LAYERS = 128, KN_QWEN3_MAX_DEEPSTACK = 4 };
 
 typedef struct kn_qwen3_layer {
     kn_weight norm1, q, k, v, q_norm, k_norm, o, norm2, gate, up, down;
@@ -17,7 +18,7 @@ typedef struct kn_qwen3_layer {
 typedef struct kn_qwen3_text {
     int layers, heads, kv_heads;
     int64_t width, head, vocabulary;
-    double rope_base;
+    kn_rope_axes axes; /* time, row, column */
     kn_weight embedding;
     kn_qwen3_layer layer[KN_QWEN3_MAX_LAYERS];
 } kn_qwen3_text;
@@ -29,5 +30,19 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base);
 /* ids -> the residual stream after all layers, without the final norm: [n, width]. Causal, positions 0 … n - 1.
  * ids must be below m->vocabulary. Watched as "hidden_states.K" (K layers done; 0 is the embedding). */
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n);
+
+/* What a picture's tokens are replaced with, and what is added to them after the first layers: [rows * columns, width]
+ * each, from the vision encoder. */
+typedef struct kn_qwen3_picture {
+    kn_rope_picture place;
+    kn_tensor rows;
+    int deepstack_count;
+    kn_tensor deepstack[KN_QWEN3_MAX_DEEPSTACK];
+} kn_qwen3_picture;
+
+/* The same with pictures among the ids, in order (kn_rope_count_positions says how they count). "hidden_states.K" is
+ * shown before layer K's addition. */
+kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
+                                         const kn_qwen3_picture *pictures, int count);
 
 #endif
