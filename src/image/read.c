@@ -1,5 +1,6 @@
 #include "image/read.h"
 
+#include "base/file.h"
 #include "image/exif.h"
 #include "image/jpeg.h"
 #include "image/png.h"
@@ -28,4 +29,10 @@ bool kn_image_read(const void *data, size_t len, const kn_image_limits *limits, 
     }
     *ret = image;
     return true;
+}
+
+bool kn_image_read_file(const char *path, const kn_image_limits *limits, kn_image *ret, kn_error *err) {
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, limits->bytes);
+    return kn_file_read(path, limits->bytes, &file, err) && kn_image_read(file.data, file.len, limits, ret, err);
 }

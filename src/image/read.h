@@ -8,4 +8,7 @@
  * sentences about the file ("is a GIF file; …"), for the caller to put its name in front. */
 bool kn_image_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, kn_error *err);
 
+/* The same from a file on disk. */
+bool kn_image_read_file(const char *path, const kn_image_limits *limits, kn_image *ret, kn_error *err);
+
 #endif

@@ -36,7 +36,7 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x) {
 }
 
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
-    static const char *const names[] = { "encode", "diffuse", "decode" };
+    static const char *const names[KN_STAGE_COUNT] = { "pictures", "see", "encode", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
     if (!kn_component_load(c, err))

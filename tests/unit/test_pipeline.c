@@ -7,6 +7,7 @@
 
 #include "golden.h"
 #include "image/png.h"
+#include "image/read.h"
 #include "pipelines/model.h"
 #include "pipelines/settings.h"
 
@@ -32,6 +33,8 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         { "text_embeddings", "positive.embeddings" },
         { "negative_text_embeddings", "negative.embeddings" },
         { "sigmas", "sigmas" },
+        { "reference0.latents", "reference0.latents" },
+        { "reference1.latents", "reference1.latents" },
     };
     size_t n = 1;
     for (int i = 0; i < rank; i++)
@@ -110,6 +113,20 @@ static kn_wish wish_of_case(json_t *c, const golden *in, bool turbo) {
     return w;
 }
 
+/* Pictures of a case; the two cases with references have the same. */
+enum { REFERENCES_MAX = 2 };
+
+static int read_references(json_t *c, kn_image pictures[REFERENCES_MAX]) {
+    int count = (int)golden_size(c, "references");
+    assert_true(count <= REFERENCES_MAX);
+    for (int i = 0; i < count; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "qwen21-e2e/edit/reference%d.png", i);
+        pictures[i] = read_png(path);
+    }
+    return count;
+}
+
 static void run_case(const char *folder, const char *profile, const char *precision) {
     bool exact = strcmp(precision, "exact") == 0;
     char path[256];
@@ -124,16 +141,24 @@ static void run_case(const char *folder, const char *profile, const char *precis
     const kn_model_wish model_wish = { .config = CONFIG, .profile = profile, .precision = precision };
     kn_model *m = open_model(&model_wish);
     kn_wish wish = wish_of_case(c, &in, strcmp(profile, "tiny-turbo") == 0);
+    kn_image references[REFERENCES_MAX] = { 0 };
+    wish.reference_count = read_references(c, references);
+    wish.references = references;
+    if (wish.reference_count)
+        wish.reference_resolution = (kn_optional){ true, golden_number(c, "reference_resolution") };
     struct comparison comparison = { .want = &want };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
     kn_image got = draw(m, &wish, &hooks);
     if (exact)
-        assert_true(comparison.compared >= 3 + (int)json_integer_value(json_object_get(c, "steps")));
+        assert_true(comparison.compared >=
+                    3 + wish.reference_count + (int)json_integer_value(json_object_get(c, "steps")));
     snprintf(path, sizeof path, "qwen21-e2e/%s/image.png", folder);
     kn_image png = read_png(path);
     compare_pictures(&got, &png, exact ? 1 : 255, 40);
     kn_image_free(&got);
     kn_image_free(&png);
+    for (int i = 0; i < wish.reference_count; i++)
+        kn_image_free(&references[i]);
     kn_model_close(m);
     golden_close(&in);
     golden_close(&want);
@@ -147,6 +172,8 @@ static void pictures_equal_the_reference_pipeline(void **state) {
         run_case("t2i", "tiny", precisions[i]);
         run_case("t2i-cfg", "tiny", precisions[i]);
         run_case("turbo", "tiny-turbo", precisions[i]);
+        run_case("edit", "tiny", precisions[i]);
+        run_case("turbo-edit", "tiny-turbo", precisions[i]);
     }
 }
 
