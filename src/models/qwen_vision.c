@@ -50,8 +50,8 @@ static void settle_layout(kn_qwen_vision *m, kn_binder *b, int depth, int deepst
             *l = published[i];
     if (l->depth == 0) {
         kn_binder_fail(b,
-                       "a vision tower of %d blocks of width %lld is none of the published ones; a config.json beside "
-                       "the file has to tell its heads and deepstack layers",
+                       "%d blocks of width %lld are no published tower; a config.json beside the file must tell its "
+                       "heads and deepstack layers",
                        depth, (long long)m->width);
         l->depth = depth;
         return;

@@ -66,7 +66,7 @@ static bool check_picture(const char *what, int index, const kn_image *p, kn_err
     if (shorter < LEAST_SIDE)
         return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, index, p->width,
                        p->height, LEAST_SIDE);
-    if (longer / MOST_ASPECT >= shorter)
+    if (longer > (uint64_t)shorter * MOST_ASPECT)
         return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; one side may be at most %d times the other", what,
                        index, p->width, p->height, MOST_ASPECT);
     return true;

@@ -201,7 +201,7 @@ static void a_layout_that_does_not_fit_is_refused(void **state) {
         kn_vision_layout layout;
         const char *says;
     } rows[] = {
-        { { 0 }, "a vision tower of 5 blocks of width 32 is none of the published ones" },
+        { { 0 }, "5 blocks of width 32 are no published tower" },
         { { .depth = 6, .width = 32, .heads = 2, .deepstack_count = 3 }, "5 blocks of width 32 and 3 deepstack" },
         { { .depth = 5, .width = 64, .heads = 2, .deepstack_count = 3 }, "its configuration says 5, 64 and 3" },
         { { .depth = 5, .width = 32, .heads = 2, .deepstack_count = 2 }, "its configuration says 5, 32 and 2" },
