@@ -16,7 +16,7 @@ int kn_error_set(kn_error *err, kn_code code, const char *fmt, ...) {
 }
 
 int kn_error_set_within(kn_error *err, const char *fmt, ...) {
-    if (!err || err->code == KN_OK)
+    if (!err || err->code == KN_OK || err->code == KN_E_CANCELLED)
         return 0;
     char front[sizeof err->text - 2];
     va_list ap;

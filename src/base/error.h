@@ -36,7 +36,8 @@ typedef struct kn_error {
 /* kn_fail(err, code, format, …): records the failure if it is the first one; err may be NULL. */
 #define kn_fail(...) kn_failed(kn_error_set(__VA_ARGS__))
 
-/* kn_fail_within(err, format, …): puts "context: " in front of an error that is there already. */
+/* kn_fail_within(err, format, …): puts "context: " in front of an error that is there already. Where somebody asked to
+ * stop says nothing, so such an error stays as it is. */
 #define kn_fail_within(...) kn_failed(kn_error_set_within(__VA_ARGS__))
 
 /* kn_fail_nomem(err, bytes): for a failed allocation of so many bytes. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/text.h"
 #include "image/resize.h"
 #include "image/transform.h"
 #include "models/qwen3_text.h"
@@ -461,6 +461,8 @@ static bool open_tokenizer(struct qwen21 *p, const kn_source *source, kn_error *
     const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
     bool ok = source->path ? kn_tokenizer_open(source->path, &p->tokenizer, err)
                            : kn_tokenizer_open_bytes(&files, &p->tokenizer, err);
+    if (!ok && source->path)
+        kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
     if (!ok)
         return kn_fail_within(err, "tokenizer");
     p->turn_start = kn_tokenizer_token(p->tokenizer, "<|im_start|>");

@@ -1,5 +1,6 @@
 #include "weights/quantization.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,7 @@ static bool add_marker(survey *s, const kn_entry *marker) {
     size_t scope = strlen(marker->name) - (sizeof marker_name - 1);
     for (size_t i = 0; i < q->count; i++) {
         kn_quant_layer *l = &q->layer[i];
+        assert(l->weight);
         if (strncmp(l->weight->name, marker->name, scope) != 0)
             continue;
         if (l->weight->dtype != format)

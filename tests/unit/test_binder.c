@@ -130,8 +130,8 @@ static void turns_convolutions_so_that_channels_lie_together(void **state) {
     (void)state;
     enum { O = 2, I = 3, T = 2, H = 2, V = 4 };
     uint16_t stored[O * I * T * H * V]; /* each element says where it is from */
-    for (uint16_t i = 0; i < KN_COUNT(stored); i++)
-        stored[i] = i;
+    for (size_t i = 0; i < KN_COUNT(stored); i++)
+        stored[i] = (uint16_t)i;
     float wide[O * I * H * V];
     for (size_t i = 0; i < KN_COUNT(wide); i++)
         wide[i] = (float)i;

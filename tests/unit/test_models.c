@@ -29,7 +29,8 @@ static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t)
     size_t n = (size_t)kn_elements(t);
     float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);
     kn_download(r, t, got);
-    rows_to_planes(got, w->picture ? kn_last_dim(t) : 1, (int64_t)n / (w->picture ? kn_last_dim(t) : 1), planes);
+    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
+    rows_to_planes(got, channels, (int64_t)n / channels, planes);
     golden_compare(w->want, full, planes, n);
     free(got);
     free(planes);

@@ -450,11 +450,14 @@ static void files_in_the_wrong_slot_are_named(void **state) {
         const char *text;
     } rows[] = {
         { { .text_encoder = KN_TEST_DATA "/qwen21-e2e/vae.safetensors" },
-          "text encoder: the file is a Qwen-Image 2.1 VAE; a Qwen3-VL text encoder is needed here" },
+          "text encoder: '" KN_TEST_DATA "/qwen21-e2e/vae.safetensors"
+          "': the file is a Qwen-Image 2.1 VAE; a Qwen3-VL text encoder is needed here" },
         { { .vae = KN_TEST_DATA "/qwen21-e2e/transformer.safetensors" },
-          "VAE: the file is a Qwen-Image 2.1 diffusion model; a Qwen-Image 2.1 VAE is needed here" },
+          "VAE: '" KN_TEST_DATA "/qwen21-e2e/transformer.safetensors"
+          "': the file is a Qwen-Image 2.1 diffusion model; a Qwen-Image 2.1 VAE is needed here" },
         { { .diffusion_model = KN_TEST_DATA "/qwen21-e2e/t2i/inputs.safetensors" },
-          "diffusion model: the file is not a Qwen-Image 2.1 diffusion model" },
+          "diffusion model: '" KN_TEST_DATA "/qwen21-e2e/t2i/inputs.safetensors"
+          "': the file is not a Qwen-Image 2.1 diffusion model" },
         { { .vae = "/nonexistent/vae.safetensors" }, "VAE: '/nonexistent/vae.safetensors': no such file" },
         { { .vae = "/tmp" }, "VAE: '/tmp': is a folder, a file is needed" },
         { { .text_encoder = KN_TEST_DATA "/text-encoder/qwen3vl/model.safetensors" }, "do not belong together" },
