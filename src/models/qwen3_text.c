@@ -1,7 +1,5 @@
 #include "models/qwen3_text.h"
 
-#include <stdlib.h>
-
 static const float eps = 1e-6f;
 
 void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
@@ -59,47 +57,29 @@ static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn
     kn_scope_close(r, s, KN_NONE);
 }
 
-/* The rotation of every token. */
-static kn_rope turn_tokens(kn_run *r, const kn_qwen3_text *m, int64_t n, const kn_qwen3_picture *pictures, int count) {
-    float *positions = malloc(sizeof(float) * 3 * (size_t)n);
-    kn_rope_picture *places = malloc(sizeof *places * (size_t)(count + 1));
-    kn_rope rope = { 0 };
-    if (positions && places) {
-        for (int i = 0; i < count; i++)
-            places[i] = pictures[i].place;
-        kn_rope_count_positions(places, count, n, positions);
-        rope = kn_rope_new(r, &m->axes, positions, n);
-    } else {
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
-    }
-    free(positions);
-    free(places);
-    return rope;
-}
-
 /* The rows of x: [n, width] that stand for a picture. */
-static kn_tensor picture_rows(kn_run *r, kn_tensor x, const kn_qwen3_picture *p) {
-    return kn_rows(r, x, p->place.at, (int64_t)p->place.rows * p->place.columns);
+static kn_tensor picture_rows(kn_run *r, kn_tensor x, const kn_rope_picture *place) {
+    return kn_rows(r, x, place->at, (int64_t)place->rows * place->columns);
 }
 
 kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
-                                         const kn_qwen3_picture *pictures, int count) {
+                                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
     kn_scope s = kn_scope_open(r);
-    kn_rope rope = turn_tokens(r, m, n, pictures, count);
+    kn_rope rope = kn_rope_of_tokens(r, &m->axes, places, count, n);
     kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
     for (int p = 0; p < count; p++)
-        kn_copy(r, picture_rows(r, x, &pictures[p]), pictures[p].rows);
+        kn_copy(r, picture_rows(r, x, &places[p]), seen[p].rows);
     kn_watch(r, x, "hidden_states.0");
     for (int i = 0; i < m->layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
         for (int p = 0; p < count; p++)
-            if (i < pictures[p].deepstack_count)
-                kn_add(r, picture_rows(r, x, &pictures[p]), pictures[p].deepstack[i]);
+            if (i < seen[p].deepstack_count)
+                kn_add(r, picture_rows(r, x, &places[p]), seen[p].deepstack[i]);
     }
     return kn_scope_close(r, s, x);
 }
 
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n) {
-    return kn_qwen3_text_forward_pictures(r, m, ids, n, NULL, 0);
+    return kn_qwen3_text_forward_pictures(r, m, ids, n, NULL, NULL, 0);
 }

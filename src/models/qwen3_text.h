@@ -6,10 +6,11 @@
 #define KN_MODELS_QWEN3_TEXT_H
 
 #include "compute/ops.h"
+#include "models/qwen_vision.h"
 #include "models/rope.h"
 #include "weights/weights.h"
 
-enum { KN_QWEN3_MAX_LAYERS = 128, KN_QWEN3_MAX_DEEPSTACK = 4 };
+enum { KN_QWEN3_MAX_LAYERS = 128 };
 
 typedef struct kn_qwen3_layer {
     kn_weight norm1, q, k, v, q_norm, k_norm, o, norm2, gate, up, down;
@@ -31,18 +32,9 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base);
  * ids must be below m->vocabulary. Watched as "hidden_states.K" (K layers done; 0 is the embedding). */
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n);
 
-/* What a picture's tokens are replaced with, and what is added to them after the first layers: [rows * columns, width]
- * each, from the vision encoder. */
-typedef struct kn_qwen3_picture {
-    kn_rope_picture place;
-    kn_tensor rows;
-    int deepstack_count;
-    kn_tensor deepstack[KN_QWEN3_MAX_DEEPSTACK];
-} kn_qwen3_picture;
-
-/* The same with pictures among the ids, in order (kn_rope_count_positions says how they count). "hidden_states.K" is
- * shown before layer K's addition. */
+/* The same with pictures among the ids, in order: their tokens are replaced with what the vision encoder has seen, and
+ * its deepstack is added to them after the first layers. "hidden_states.K" is shown before layer K's addition. */
 kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
-                                         const kn_qwen3_picture *pictures, int count);
+                                         const kn_rope_picture *places, const kn_vision_features *seen, int count);
 
 #endif

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
-#include "models/rope.h"
+#include "models/vision_patches.h"
 
-enum { FRAMES = 2, COLOURS = 3, MERGED = KN_VISION_MERGE * KN_VISION_MERGE };
+enum { MERGED = KN_VISION_MERGED, PLANES = KN_VISION_COLOURS * KN_VISION_FRAMES };
 
 static const float eps = 1e-6f;
-static const double rope_base = 10000;
+static const float mean[KN_VISION_COLOURS] = { 0.5f, 0.5f, 0.5f }, deviation[KN_VISION_COLOURS] = { 0.5f, 0.5f, 0.5f };
 
 static const kn_vision_layout published[] = {
     { .depth = 27, .width = 1152, .heads = 16, .deepstack_count = 3, .deepstack = { 8, 16, 24 } }, /* 8B */
@@ -70,8 +70,8 @@ void kn_qwen_vision_load(kn_qwen_vision *m, kn_binder *b) {
     *m = (kn_qwen_vision){ .layout = m->layout };
     m->patch_in = kn_take_patch_matrix(b, -1, -1, "patch_embed.proj");
     int64_t d = m->width = m->patch_in.dim[0];
-    m->patch = (int)sqrt((double)m->patch_in.dim[1] / (COLOURS * FRAMES));
-    if ((int64_t)m->patch * m->patch * COLOURS * FRAMES != m->patch_in.dim[1])
+    m->patch = (int)sqrt((double)m->patch_in.dim[1] / PLANES);
+    if ((int64_t)m->patch * m->patch * PLANES != m->patch_in.dim[1])
         kn_binder_fail(b, "patches of %lld numbers are not square", (long long)m->patch_in.dim[1]);
     m->positions = kn_take_matrix(b, -1, d, "pos_embed");
     m->table_side = (int64_t)sqrt((double)m->positions.dim[0]);
@@ -97,40 +97,6 @@ void kn_qwen_vision_load(kn_qwen_vision *m, kn_binder *b) {
     settle_layout(m, b, depth, deepstack_count);
 }
 
-/* The patch grid of a picture. Patches are numbered cell by cell, so that those that are merged lie together. */
-struct grid {
-    int rows, columns;
-    int64_t patches;
-};
-
-static void place_of(const struct grid *g, int64_t i, int *row, int *column) {
-    int cells = g->columns / KN_VISION_MERGE, cell = (int)(i / MERGED), inside = (int)(i % MERGED);
-    *row = cell / cells * KN_VISION_MERGE + inside / KN_VISION_MERGE;
-    *column = cell % cells * KN_VISION_MERGE + inside % KN_VISION_MERGE;
-}
-
-/* -> [patches, colour * frame * y * x] in -1 … 1; both frames are the picture. */
-static kn_tensor cut_patches(kn_run *r, const kn_qwen_vision *m, const struct grid *g, const uint8_t *rgb) {
-    int64_t patch = m->patch, row_bytes = g->columns * patch * COLOURS, size = COLOURS * FRAMES * patch * patch;
-    float *values = malloc(sizeof(float) * (size_t)(g->patches * size)), *to = values;
-    if (!values) {
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld patches", (long long)g->patches);
-        return KN_NONE;
-    }
-    for (int64_t i = 0; i < g->patches; i++) {
-        int row = 0, column = 0;
-        place_of(g, i, &row, &column);
-        const uint8_t *corner = rgb + row * patch * row_bytes + column * patch * COLOURS;
-        for (int plane = 0; plane < COLOURS * FRAMES; plane++)
-            for (int64_t y = 0; y < patch; y++)
-                for (int64_t x = 0; x < patch; x++)
-                    *to++ = (float)corner[y * row_bytes + x * COLOURS + plane / FRAMES] / 127.5f - 1;
-    }
-    kn_tensor t = kn_upload(r, 2, (int64_t[]){ g->patches, size }, values);
-    free(values);
-    return t;
-}
-
 /* Where `at` of `count` patches lies on an axis of the table, whose ends are the picture's: between an entry and the
  * next one, by `share`. */
 struct between {
@@ -145,16 +111,16 @@ static struct between find_between(int at, int count, int64_t side) {
 }
 
 /* The table of positions, learned for one size, bilinear for others -> [patches, width]. */
-static kn_tensor embed_positions(kn_run *r, const kn_qwen_vision *m, const struct grid *g) {
+static kn_tensor embed_positions(kn_run *r, const kn_qwen_vision *m, const kn_patch_grid *g) {
     enum { TAPS = 4 };
-    int32_t *ids = malloc(sizeof *ids * TAPS * (size_t)g->patches);
-    float *shares = malloc(sizeof *shares * TAPS * (size_t)g->patches);
+    int32_t *ids = malloc(sizeof *ids * TAPS * (size_t)g->count);
+    float *shares = malloc(sizeof *shares * TAPS * (size_t)g->count);
     kn_tensor t = KN_NONE;
     if (!ids || !shares)
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for the positions of %lld patches", (long long)g->patches);
-    for (int64_t i = 0; i < g->patches && ids && shares; i++) {
+        kn_run_fail(r, KN_E_NOMEM, "out of memory for the positions of %lld patches", (long long)g->count);
+    for (int64_t i = 0; i < g->count && ids && shares; i++) {
         int row = 0, column = 0;
-        place_of(g, i, &row, &column);
+        kn_patch_place(g, i, &row, &column);
         struct between y = find_between(row, g->rows, m->table_side),
                        x = find_between(column, g->columns, m->table_side);
         for (int tap = 0; tap < TAPS; tap++) {
@@ -164,30 +130,10 @@ static kn_tensor embed_positions(kn_run *r, const kn_qwen_vision *m, const struc
         }
     }
     if (ids && shares)
-        t = kn_embedding_blend(r, &m->positions, ids, shares, g->patches, TAPS);
+        t = kn_embedding_blend(r, &m->positions, ids, shares, g->count, TAPS);
     free(ids);
     free(shares);
     return t;
-}
-
-/* Half of a head turns by the patch's row, half by its column. */
-static kn_rope turn_patches(kn_run *r, const kn_qwen_vision *m, const struct grid *g) {
-    float *positions = malloc(sizeof(float) * 2 * (size_t)g->patches);
-    if (!positions) {
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)g->patches);
-        return (kn_rope){ 0 };
-    }
-    for (int64_t i = 0; i < g->patches; i++) {
-        int row = 0, column = 0;
-        place_of(g, i, &row, &column);
-        positions[2 * i] = (float)row;
-        positions[2 * i + 1] = (float)column;
-    }
-    int pairs = (int)(m->width / m->layout.heads / 4);
-    kn_rope_axes axes = { .count = 2, .pairs = { pairs, pairs }, .base = rope_base };
-    kn_rope rope = kn_rope_new(r, &axes, positions, g->patches);
-    free(positions);
-    return rope;
 }
 
 /* x: [patches, width], changed in place. Every patch sees the whole picture. */
@@ -220,21 +166,20 @@ static void merge(kn_run *r, const kn_vision_merger *g, kn_tensor x, kn_tensor t
 void kn_qwen_vision_forward(kn_run *r, const kn_qwen_vision *m, const uint8_t *rgb, int height, int width,
                             kn_vision_features *ret) {
     const kn_vision_layout *l = &m->layout;
-    struct grid g = { .rows = height / m->patch, .columns = width / m->patch };
-    g.patches = (int64_t)g.rows * g.columns;
-    const int64_t shape[2] = { g.patches / MERGED, m->out };
+    kn_patch_grid g = kn_patch_grid_of(m->patch, height, width);
+    const int64_t shape[2] = { g.count / MERGED, m->out };
     *ret = (kn_vision_features){ .rows = kn_new(r, 2, shape), .deepstack_count = l->deepstack_count };
     for (int i = 0; i < l->deepstack_count; i++)
         ret->deepstack[i] = kn_new(r, 2, shape);
 
     kn_scope s = kn_scope_open(r);
-    kn_tensor patches = cut_patches(r, m, &g, rgb);
+    kn_tensor patches = kn_patches_cut(r, &g, rgb, mean, deviation);
     kn_watch(r, patches, "patches");
     kn_tensor x = kn_linear(r, patches, &m->patch_in); /* [patches, width] */
     kn_drop(r, patches);
     kn_watch(r, x, "patch_embed");
     kn_add(r, x, embed_positions(r, m, &g));
-    kn_rope rope = turn_patches(r, m, &g);
+    kn_rope rope = kn_patches_turn(r, &g, m->width / l->heads);
     for (int i = 0, taken = 0; i < l->depth; i++) {
         block(r, m, &m->block[i], x, rope);
         kn_watch(r, x, "block%d", i);

@@ -7,7 +7,7 @@
 #include "compute/ops.h"
 #include "weights/weights.h"
 
-enum { KN_VISION_MAX_BLOCKS = 64, KN_VISION_MAX_DEEPSTACK = 4, KN_VISION_MERGE = 2 };
+enum { KN_VISION_MAX_BLOCKS = 64, KN_VISION_MAX_DEEPSTACK = 4 };
 
 /* What shapes do not tell: heads, and after which blocks features are taken. depth and width say which tower it is. */
 typedef struct kn_vision_layout {

@@ -80,6 +80,18 @@ void kn_rope_count_positions(const kn_rope_picture *pictures, int count, int64_t
     }
 }
 
+kn_rope kn_rope_of_tokens(kn_run *r, const kn_rope_axes *axes, const kn_rope_picture *pictures, int count, int64_t n) {
+    float *positions = malloc(sizeof(float) * 3 * (size_t)n);
+    if (!positions) {
+        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
+        return (kn_rope){ 0 };
+    }
+    kn_rope_count_positions(pictures, count, n, positions);
+    kn_rope rope = kn_rope_new(r, axes, positions, n);
+    free(positions);
+    return rope;
+}
+
 kn_rope kn_rope_rows(kn_run *r, kn_rope rope, int64_t from, int64_t count) {
     return (kn_rope){ .cos = kn_rows(r, rope.cos, from, count), .sin = kn_rows(r, rope.sin, from, count) };
 }

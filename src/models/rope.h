@@ -33,10 +33,13 @@ typedef struct kn_rope_picture {
     int rows, columns;
 } kn_rope_picture;
 
-/* Positions [n, 3] (time, row, column) as the Qwen-VL models count: a word stands at p on all axes, and p goes on by
- * one; a picture's tokens stand at p in time and at p plus their row and column, and p goes on by the longer side.
- * pictures: in order, not overlapping, within n. */
+/* Positions [n, 3] (time, row, column) of n tokens as the Qwen-VL models count: a word stands at p on all axes, and p
+ * goes on by one; a picture's tokens stand at p in time and at p plus their row and column, and p goes on by the longer
+ * side. pictures: in order, not overlapping, within n. */
 void kn_rope_count_positions(const kn_rope_picture *pictures, int count, int64_t n, float *positions);
+
+/* The table of tokens that are counted so; axes has three. */
+kn_rope kn_rope_of_tokens(kn_run *r, const kn_rope_axes *axes, const kn_rope_picture *pictures, int count, int64_t n);
 
 kn_rope kn_rope_rows(kn_run *r, kn_rope rope, int64_t from, int64_t count);
 

@@ -14,6 +14,7 @@
 #include "models/qwen_image21.h"
 #include "models/qwen_vision.h"
 #include "models/vae_qwen21.h"
+#include "models/vision_patches.h"
 #include "pipelines/config_json.h"
 #include "pipelines/job.h"
 
@@ -72,7 +73,6 @@ enum { TOKEN_SIDE = 32, CELLS_PER_TOKEN = TOKEN_SIDE / KN_VAE21_FACTOR };
 struct reference {
     kn_image picture; /* RGBA; sides are multiples of TOKEN_SIDE */
     kn_host_rows latent;
-    kn_vision_features seen; /* in the run's scratch memory */
 };
 
 static int rows_of(const struct reference *f) {
@@ -94,6 +94,7 @@ struct call {
     kn_job job;
     struct qwen21 *p;
     struct reference reference[KN_QWEN21_MAX_REFERENCES];
+    kn_vision_features seen[KN_QWEN21_MAX_REFERENCES]; /* in the run's scratch memory */
     int references;
     float *clean; /* latent of the picture to start from, [channels][h][w]; NULL: none */
     struct text positive, negative;
@@ -182,12 +183,13 @@ static bool encode_pictures(struct call *c, kn_error *err) {
     return ok;
 }
 
-static bool see(struct call *c, struct reference *f, kn_error *err) {
+static bool see(struct call *c, int i, kn_error *err) {
     kn_image rgb = { 0 };
-    if (!kn_image_over_white(&f->picture, &rgb, err))
+    if (!kn_image_over_white(&c->reference[i].picture, &rgb, err))
         return false;
-    kn_qwen_vision_forward(&c->job.run, &c->p->vision_network, rgb.pixels, (int)rgb.height, (int)rgb.width, &f->seen);
-    kn_check_finite(&c->job.run, f->seen.rows, "vision encoder output");
+    kn_qwen_vision_forward(&c->job.run, &c->p->vision_network, rgb.pixels, (int)rgb.height, (int)rgb.width,
+                           &c->seen[i]);
+    kn_check_finite(&c->job.run, c->seen[i].rows, "vision encoder output");
     kn_image_free(&rgb);
     return kn_job_went_well(&c->job, err);
 }
@@ -197,7 +199,7 @@ static bool see_references(struct call *c, kn_error *err) {
         return true;
     bool ok = kn_job_begin(&c->job, KN_STAGE_SEE, &c->p->vision, err);
     for (int i = 0; ok && i < c->references; i++)
-        ok = see(c, &c->reference[i], err);
+        ok = see(c, i, err);
     kn_job_end(&c->job, KN_STAGE_SEE, &c->p->vision);
     return ok;
 }
@@ -244,23 +246,20 @@ static bool tokenize(const struct call *c, const char *prompt, kn_tokens *ret, k
            kn_fail_within(err, "tokenizer");
 }
 
-/* The references among the tokens: places of the text encoder's, and the runs of text between them behind the system
- * turn. Refuses what the transformer has no positions for. */
-static bool place_references(const struct call *c, const kn_tokens *t, int64_t skip, kn_qwen3_picture *pictures,
+/* The references among the tokens, and the runs of text between them behind the system turn. Refuses what the
+ * transformer has no positions for. */
+static bool place_references(const struct call *c, const kn_tokens *t, int64_t skip, kn_rope_picture *places,
                              int64_t *run, kn_error *err) {
     int64_t from = skip, positions = 0, n = (int64_t)t->n;
     for (int i = 0; i < c->references; i++) {
-        const struct reference *f = &c->reference[i];
+        int rows = rows_of(&c->reference[i]), columns = columns_of(&c->reference[i]);
         int64_t at = from;
         while (at < n && t->id[at] != c->p->image_pad)
             at++;
-        pictures[i] = (kn_qwen3_picture){ .place = { at, rows_of(f), columns_of(f) },
-                                          .rows = f->seen.rows,
-                                          .deepstack_count = f->seen.deepstack_count };
-        memcpy(pictures[i].deepstack, f->seen.deepstack, sizeof f->seen.deepstack);
+        places[i] = (kn_rope_picture){ at, rows, columns };
         run[i] = at - from;
-        from = at + (int64_t)rows_of(f) * columns_of(f);
-        positions += run[i] + (int64_t)CELLS_PER_TOKEN * KN_MAX(rows_of(f), columns_of(f));
+        from = at + (int64_t)rows * columns;
+        positions += run[i] + (int64_t)CELLS_PER_TOKEN * KN_MAX(rows, columns);
     }
     run[c->references] = n - from;
     positions += n - from;
@@ -287,13 +286,13 @@ static kn_tensor keep_text(const struct call *c, kn_run *r, kn_tensor x, int64_t
 
 static bool encode_tokens(struct call *c, const kn_tokens *tokens, struct text *ret, kn_error *err) {
     kn_run *r = &c->job.run;
-    kn_qwen3_picture pictures[KN_QWEN21_MAX_REFERENCES];
+    kn_rope_picture places[KN_QWEN21_MAX_REFERENCES];
     int64_t skip = system_rows(tokens, c->p->turn_start);
-    if (!place_references(c, tokens, skip, pictures, ret->run, err))
+    if (!place_references(c, tokens, skip, places, ret->run, err))
         return false;
     kn_scope s = kn_scope_open(r);
-    kn_tensor x =
-        kn_qwen3_text_forward_pictures(r, &c->p->text_network, tokens->id, (int64_t)tokens->n, pictures, c->references);
+    kn_tensor x = kn_qwen3_text_forward_pictures(r, &c->p->text_network, tokens->id, (int64_t)tokens->n, places,
+                                                 c->seen, c->references);
     kn_check_finite(r, x, "text encoder output");
     bool ok = kn_host_rows_take(&c->job, keep_text(c, r, x, skip, ret->run), &ret->rows, err);
     kn_scope_close(r, s, KN_NONE);

@@ -7,6 +7,8 @@
 #include "golden.h"
 #include "image/read.h"
 #include "image/transform.h"
+#include "models/qwen25_text.h"
+#include "models/qwen25_vision.h"
 #include "models/qwen3_text.h"
 #include "models/qwen_vision.h"
 
@@ -76,6 +78,13 @@ static void close_run(kn_run *r) {
     if (r->err.code != KN_OK)
         fail_msg("%s", r->err.text);
     kn_run_close(r);
+}
+
+static void compare_all(kn_run *r, const golden *g, const char *name, kn_tensor t) {
+    float *values = malloc(sizeof *values * (size_t)kn_elements(t));
+    kn_download(r, t, values);
+    golden_compare(g, name, values, (size_t)kn_elements(t));
+    free(values);
 }
 
 static kn_image read_rgb(const char *folder, int i) {
@@ -166,33 +175,111 @@ static void qwen3_sees_pictures_as_the_reference(void **state) {
     struct watcher w;
     kn_run r = open_run();
     watch(&r, &w, &g, PICTURES);
-    kn_qwen3_picture pictures[PICTURES];
+    kn_vision_features seen[PICTURES];
     kn_rope_picture places[PICTURES];
     for (int i = 0; i < PICTURES; i++) {
         kn_image rgb = read_rgb("qwen3-vl", i);
         assert_int_equal(rgb.height / 16, grids[3 * i + 1]);
         assert_int_equal(rgb.width / 16, grids[3 * i + 2]);
-        kn_vision_features f;
-        kn_qwen_vision_forward(&r, &m.vision, rgb.pixels, (int)rgb.height, (int)rgb.width, &f);
+        kn_qwen_vision_forward(&r, &m.vision, rgb.pixels, (int)rgb.height, (int)rgb.width, &seen[i]);
         places[i] = (kn_rope_picture){ .at = at[i], .rows = grids[3 * i + 1] / 2, .columns = grids[3 * i + 2] / 2 };
-        pictures[i] = (kn_qwen3_picture){ .place = places[i], .rows = f.rows, .deepstack_count = f.deepstack_count };
-        memcpy(pictures[i].deepstack, f.deepstack, sizeof f.deepstack);
         kn_image_free(&rgb);
     }
     assert_int_equal(w.compared, 2 + 5 + 3 + 1);
 
     expect_positions(&g, places, PICTURES, (int64_t)n);
     watch(&r, &w, &g, 1);
-    kn_tensor x = kn_qwen3_text_forward_pictures(&r, &m.text, ids, (int64_t)n, pictures, PICTURES);
+    kn_tensor x = kn_qwen3_text_forward_pictures(&r, &m.text, ids, (int64_t)n, places, seen, PICTURES);
     assert_int_equal(w.compared, 4);
-    float *last = malloc(sizeof *last * (size_t)kn_elements(x));
-    kn_download(&r, x, last);
-    golden_compare(&g, "pre_norm", last, (size_t)kn_elements(x));
-    free(last);
+    compare_all(&r, &g, "pre_norm", x);
     close_run(&r);
     golden_close(&g);
     unbind(&text);
     unbind(&vision);
+}
+
+static const kn_vision25_layout tiny25_layout = {
+    .depth = 5, .width = 32, .heads = 2, .window = 2, .whole = 1 << 1 | 1 << 4
+};
+
+static void take_qwen25_text(void *network, kn_binder *b) {
+    kn_qwen25_text *m = network;
+    m->layout = (kn_qwen25_layout){ .head = 24, .sections = { 4, 4, 4 } };
+    kn_qwen25_text_load(m, b);
+    kn_ignore_outside(b, "visual.");
+}
+
+static void take_qwen25_vision(void *network, kn_binder *b) {
+    kn_qwen25_vision *m = network;
+    m->layout = tiny25_layout;
+    kn_qwen25_vision_load(m, b);
+    kn_ignore_outside(b, "model.");
+}
+
+static void qwen25_reads_a_prompt_as_the_reference(void **state) {
+    (void)state;
+    static kn_qwen25_text m;
+    bound b = bind_file("qwen25-vl/weights.safetensors", "model.", take_qwen25_text, &m);
+    golden g = golden_open("qwen25-vl/text/expected.safetensors");
+    size_t n = 0;
+    const int32_t *ids = golden_ints(&g, "input_ids", &n);
+    struct watcher w;
+    kn_run r = open_run();
+    watch(&r, &w, &g, 1);
+    compare_all(&r, &g, "post_norm", kn_qwen25_text_forward(&r, &m, ids, (int64_t)n, NULL, NULL, 0));
+    close_run(&r);
+    assert_int_equal(w.compared, 4);
+    golden_close(&g);
+    unbind(&b);
+}
+
+/* Patches and their embedding were recorded row by row; ours come window by window, as all that follows. */
+static bool is_ordered_otherwise(const char *name) {
+    return strcmp(name, "patches") == 0 || strcmp(name, "patch_embed") == 0;
+}
+
+static void collect_windows(void *ctx, kn_run *r, const char *name, kn_tensor t) {
+    if (!is_ordered_otherwise(name))
+        collect(ctx, r, name, t);
+}
+
+static void qwen25_sees_pictures_as_the_reference(void **state) {
+    (void)state;
+    static kn_qwen25_text text;
+    static kn_qwen25_vision vision;
+    bound v = bind_file("qwen25-vl/weights.safetensors", "visual.", take_qwen25_vision, &vision);
+    bound t = bind_file("qwen25-vl/weights.safetensors", "model.", take_qwen25_text, &text);
+    golden g = golden_open("qwen25-vl/images/expected.safetensors");
+    const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [2, 3] */
+    size_t n = 0;
+    const int32_t *ids = golden_ints(&g, "input_ids", &n);
+    int64_t at[PICTURES];
+    find_runs(ids, n, IMAGE_PAD, at);
+
+    struct watcher w;
+    kn_run r = open_run();
+    watch(&r, &w, &g, PICTURES);
+    r.watch = collect_windows;
+    kn_tensor rows[PICTURES];
+    kn_rope_picture places[PICTURES];
+    for (int i = 0; i < PICTURES; i++) {
+        kn_image rgb = read_rgb("qwen25-vl", i);
+        assert_int_equal(rgb.height / 14, grids[3 * i + 1]);
+        assert_int_equal(rgb.width / 14, grids[3 * i + 2]);
+        rows[i] = kn_qwen25_vision_forward(&r, &vision, rgb.pixels, (int)rgb.height, (int)rgb.width);
+        places[i] = (kn_rope_picture){ .at = at[i], .rows = grids[3 * i + 1] / 2, .columns = grids[3 * i + 2] / 2 };
+        kn_image_free(&rgb);
+    }
+    assert_int_equal(w.compared, 5 + 1);
+
+    expect_positions(&g, places, PICTURES, (int64_t)n);
+    watch(&r, &w, &g, 1);
+    compare_all(&r, &g, "post_norm", kn_qwen25_text_forward(&r, &text, ids, (int64_t)n, places, rows, PICTURES));
+    assert_int_equal(w.compared, 4);
+    close_run(&r);
+    golden_close(&g);
+    unbind(&t);
+    unbind(&v);
 }
 
 static void a_layout_that_does_not_fit_is_refused(void **state) {
@@ -239,6 +326,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qwen3_reads_a_prompt_as_the_reference),
         cmocka_unit_test(qwen3_sees_pictures_as_the_reference),
+        cmocka_unit_test(qwen25_reads_a_prompt_as_the_reference),
+        cmocka_unit_test(qwen25_sees_pictures_as_the_reference),
         cmocka_unit_test(a_layout_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
