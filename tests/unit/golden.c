@@ -97,6 +97,10 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
 }
 
 void golden_compare(const golden *g, const char *name, const float *got, size_t count) {
+    golden_compare_within(g, name, got, count, 1e-4);
+}
+
+void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance) {
     size_t n = 0;
     const float *want = golden_floats(g, name, &n);
     if (n != count)
@@ -108,8 +112,8 @@ void golden_compare(const golden *g, const char *name, const float *got, size_t 
     }
     double relative = size > 0 ? sqrt(difference / size) : sqrt(difference);
     print_message("    %-32s relative L2 %.2e\n", name, relative);
-    if (!(relative <= 1e-4))
-        fail_msg("%s: relative L2 %.3e, 1e-4 is allowed", name, relative);
+    if (!(relative <= tolerance))
+        fail_msg("%s: relative L2 %.3e, %g is allowed", name, relative, tolerance);
 }
 
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows) {

@@ -45,6 +45,7 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 
 /* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
+void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance);
 
 /* Pictures: planes [c][h][w] of the references, rows [h * w, c] of ours. */
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows);
