@@ -136,7 +136,7 @@ kn_tensor kn_qwen25_vision_forward(kn_run *r, const kn_qwen25_vision *m, const u
     g.cells = w.cells;
     kn_tensor merged = kn_new(r, 2, (int64_t[]){ g.count / MERGED, m->out });
     kn_scope s = kn_scope_open(r);
-    kn_tensor patches = kn_patches_cut(r, &g, rgb, mean, deviation);
+    kn_tensor patches = kn_patches_cut(r, &g, KN_VISION_FRAMES, rgb, mean, deviation);
     kn_watch(r, patches, "patches");
     kn_tensor x = kn_linear(r, patches, &m->patch_in); /* [patches, width] */
     kn_drop(r, patches);

@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "models/vision_patches.h"
 
-enum { MERGED = KN_VISION_MERGED, PLANES = KN_VISION_COLOURS * KN_VISION_FRAMES };
+enum { MERGED = KN_VISION_MERGED };
 
 static const float eps = 1e-6f;
 static const float mean[KN_VISION_COLOURS] = { 0.5f, 0.5f, 0.5f }, deviation[KN_VISION_COLOURS] = { 0.5f, 0.5f, 0.5f };
@@ -70,8 +70,14 @@ void kn_qwen_vision_load(kn_qwen_vision *m, kn_binder *b) {
     *m = (kn_qwen_vision){ .layout = m->layout };
     m->patch_in = kn_take_patch_matrix(b, -1, -1, "patch_embed.proj");
     int64_t d = m->width = m->patch_in.dim[0];
-    m->patch = (int)sqrt((double)m->patch_in.dim[1] / PLANES);
-    if ((int64_t)m->patch * m->patch * PLANES != m->patch_in.dim[1])
+    m->frames = KN_VISION_FRAMES;
+    if (kn_has(b, "patch_embed.second_proj.weight")) { /* of GGUF files: a kernel for each frame */
+        m->frames = 1;
+        m->second_patch_in = kn_take_patch_matrix(b, d, m->patch_in.dim[1], "patch_embed.second_proj");
+    }
+    int planes = KN_VISION_COLOURS * m->frames;
+    m->patch = (int)sqrt((double)m->patch_in.dim[1] / planes);
+    if ((int64_t)m->patch * m->patch * planes != m->patch_in.dim[1])
         kn_binder_fail(b, "patches of %lld numbers are not square", (long long)m->patch_in.dim[1]);
     m->positions = kn_take_matrix(b, -1, d, "pos_embed");
     m->table_side = (int64_t)sqrt((double)m->positions.dim[0]);
@@ -173,10 +179,11 @@ void kn_qwen_vision_forward(kn_run *r, const kn_qwen_vision *m, const uint8_t *r
         ret->deepstack[i] = kn_new(r, 2, shape);
 
     kn_scope s = kn_scope_open(r);
-    kn_tensor patches = kn_patches_cut(r, &g, rgb, mean, deviation);
+    kn_tensor patches = kn_patches_cut(r, &g, m->frames, rgb, mean, deviation);
     kn_watch(r, patches, "patches");
     kn_tensor x = kn_linear(r, patches, &m->patch_in); /* [patches, width] */
-    kn_drop(r, patches);
+    if (m->second_patch_in.data)
+        kn_add(r, x, kn_linear(r, patches, &m->second_patch_in));
     kn_watch(r, x, "patch_embed");
     kn_add(r, x, embed_positions(r, m, &g));
     kn_rope rope = kn_patches_turn(r, &g, m->width / l->heads);

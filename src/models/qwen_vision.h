@@ -25,9 +25,10 @@ typedef struct kn_vision_merger {
 
 typedef struct kn_qwen_vision {
     kn_vision_layout layout; /* set before loading; depth 0: that of the published tower of this depth */
-    int patch;               /* pixels of a side */
+    int patch, frames;       /* pixels of a side; frames of a still that one kernel covers */
     int64_t width, out, table_side;
-    kn_weight patch_in, positions; /* positions: [table_side * table_side, width] */
+    kn_weight patch_in, second_patch_in; /* the second frame's kernel; data NULL where one covers both */
+    kn_weight positions;                 /* [table_side * table_side, width] */
     kn_vision_block block[KN_VISION_MAX_BLOCKS];
     kn_vision_merger merger, deepstack[KN_VISION_MAX_DEEPSTACK];
 } kn_qwen_vision;

@@ -17,10 +17,10 @@ void kn_patch_place(const kn_patch_grid *g, int64_t i, int *row, int *column) {
     *column = cell % across * KN_VISION_MERGE + inside % KN_VISION_MERGE;
 }
 
-kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, const uint8_t *rgb, const float *mean,
+kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, int frames, const uint8_t *rgb, const float *mean,
                          const float *deviation) {
     int64_t patch = g->patch, row_bytes = g->columns * patch * KN_VISION_COLOURS;
-    int64_t size = KN_VISION_COLOURS * KN_VISION_FRAMES * patch * patch;
+    int64_t size = KN_VISION_COLOURS * frames * patch * patch;
     float *values = malloc(sizeof(float) * (size_t)(g->count * size)), *to = values;
     if (!values) {
         kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld patches", (long long)g->count);
@@ -30,8 +30,8 @@ kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, const uint8_t *rgb, 
         int row = 0, column = 0;
         kn_patch_place(g, i, &row, &column);
         const uint8_t *corner = rgb + row * patch * row_bytes + column * patch * KN_VISION_COLOURS;
-        for (int plane = 0; plane < KN_VISION_COLOURS * KN_VISION_FRAMES; plane++) {
-            int c = plane / KN_VISION_FRAMES;
+        for (int plane = 0; plane < KN_VISION_COLOURS * frames; plane++) {
+            int c = plane / frames;
             for (int64_t y = 0; y < patch; y++)
                 for (int64_t x = 0; x < patch; x++)
                     *to++ = ((float)corner[y * row_bytes + x * KN_VISION_COLOURS + c] / 255 - mean[c]) / deviation[c];

@@ -23,8 +23,9 @@ kn_patch_grid kn_patch_grid_of(int patch, int height, int width);
 /* The place of patch i. */
 void kn_patch_place(const kn_patch_grid *g, int64_t i, int *row, int *column);
 
-/* rgb: [rows * patch, columns * patch, 3] -> [count, colour * frame * y * x], (v / 255 - mean) / deviation. */
-kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, const uint8_t *rgb, const float *mean,
+/* rgb: [rows * patch, columns * patch, 3] -> [count, colour * frame * y * x], (v / 255 - mean) / deviation; all frames
+ * are the picture. */
+kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, int frames, const uint8_t *rgb, const float *mean,
                          const float *deviation);
 
 /* Half of a head turns by the patch's row, half by its column. */

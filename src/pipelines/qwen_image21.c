@@ -250,7 +250,7 @@ static bool tokenize(const struct call *c, const char *prompt, kn_tokens *ret, k
  * transformer has no positions for. */
 static bool place_references(const struct call *c, const kn_tokens *t, int64_t skip, kn_rope_picture *places,
                              int64_t *run, kn_error *err) {
-    int64_t from = skip, positions = 0, n = (int64_t)t->n;
+    int64_t from = skip, words = 0, around = 0, n = (int64_t)t->n;
     for (int i = 0; i < c->references; i++) {
         int rows = rows_of(&c->reference[i]), columns = columns_of(&c->reference[i]);
         int64_t at = from;
@@ -259,13 +259,15 @@ static bool place_references(const struct call *c, const kn_tokens *t, int64_t s
         places[i] = (kn_rope_picture){ at, rows, columns };
         run[i] = at - from;
         from = at + (int64_t)rows * columns;
-        positions += run[i] + (int64_t)CELLS_PER_TOKEN * KN_MAX(rows, columns);
+        words += run[i];
+        around += (int64_t)CELLS_PER_TOKEN * KN_MAX(rows, columns);
     }
     run[c->references] = n - from;
-    positions += n - from;
-    return positions <= KN_QWEN21_MAX_POSITION ||
-           kn_fail(err, KN_E_RANGE, "prompt and references take %lld positions, at most %d fit", (long long)positions,
-                   KN_QWEN21_MAX_POSITION);
+    words += n - from;
+    return words + around <= KN_QWEN21_MAX_POSITION ||
+           kn_fail(err, KN_E_RANGE, "the prompt has %lld tokens, at most %lld fit%s", (long long)words,
+                   (long long)KN_MAX(KN_QWEN21_MAX_POSITION - around, 0),
+                   c->references ? " beside the references" : "");
 }
 
 /* x: [tokens, width] -> the rows of text behind the system turn, one run after the other. */
