@@ -40,6 +40,10 @@ static const struct rule rules[] = {
       "layers.0.self_attn.q_proj.bias",
       "embed_tokens.weight",
       0 },
+    { { KN_ROLE_VISION, "qwen3-vl-vision", "a Qwen3-VL vision encoder" },
+      "patch_embed.proj.weight",
+      "deepstack_merger_list.0.norm.weight",
+      0 },
     { { KN_ROLE_VAE, "qwen-image-2.1-vae", "a Qwen-Image 2.1 VAE" },
       "decoder.conv1.weight",
       "decoder.middle.0.residual.0.gamma",
@@ -78,19 +82,29 @@ static bool is_lora(const kn_weights *w) {
     return false;
 }
 
+static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
+    if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
+        return false;
+    const kn_entry *first = kn_weights_find_below(w, prefix, r->leaf);
+    bool fits = r->dim1 == 0 || (first->rank > 1 && first->dim[1] == r->dim1);
+    return fits && kn_weights_find_below(w, prefix, r->also);
+}
+
 const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
     prefix[0] = 0;
     if (is_lora(w))
         return &lora;
-    for (size_t i = 0; i < KN_COUNT(rules); i++) {
-        const struct rule *r = &rules[i];
-        if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
-            continue;
-        const kn_entry *first = kn_weights_find_below(w, prefix, r->leaf);
-        bool fits = r->dim1 == 0 || (first->rank > 1 && first->dim[1] == r->dim1);
-        if (fits && kn_weights_find_below(w, prefix, r->also))
-            return &r->kind;
-    }
+    for (size_t i = 0; i < KN_COUNT(rules); i++)
+        if (holds(&rules[i], w, prefix))
+            return &rules[i].kind;
     prefix[0] = 0;
     return NULL;
+}
+
+bool kn_detect_as(const kn_weights *w, const char *id, char *prefix) {
+    for (size_t i = 0; i < KN_COUNT(rules); i++)
+        if (strcmp(rules[i].kind.id, id) == 0 && holds(&rules[i], w, prefix))
+            return true;
+    prefix[0] = 0;
+    return false;
 }

@@ -7,6 +7,7 @@
 typedef enum kn_role {
     KN_ROLE_DIFFUSION,
     KN_ROLE_TEXT_ENCODER,
+    KN_ROLE_VISION,
     KN_ROLE_VAE,
     KN_ROLE_OTHER,
 } kn_role;
@@ -21,5 +22,8 @@ enum { KN_PREFIX_MAX = 128 };
 
 /* NULL: nothing that is known. prefix is what stands in front of the network's own names (KN_PREFIX_MAX bytes). */
 const kn_kind *kn_detect(const kn_weights *w, char *prefix);
+
+/* Whether the file holds that kind of network, alone or among others. */
+bool kn_detect_as(const kn_weights *w, const char *id, char *prefix);
 
 #endif

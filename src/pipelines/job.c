@@ -42,7 +42,7 @@ static bool noise_fits(const kn_job *j, kn_error *err) {
 }
 
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
-    static const char *const names[] = { "encode", "diffuse", "decode" };
+    static const char *const names[KN_STAGE_COUNT] = { "pictures", "see", "encode", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
     bool is_first = stage == KN_STAGE_ENCODE;

@@ -27,7 +27,13 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x);
 
 /* A stage: its component is loaded, its time and memory are measured, and it leaves again when the residency is staged.
  * End it whether or not it went well. */
-typedef enum kn_stage { KN_STAGE_ENCODE, KN_STAGE_DIFFUSE, KN_STAGE_DECODE } kn_stage;
+typedef enum kn_stage {
+    KN_STAGE_PICTURES, /* given pictures become latents */
+    KN_STAGE_SEE,      /* and what the text encoder sees of them */
+    KN_STAGE_ENCODE,
+    KN_STAGE_DIFFUSE,
+    KN_STAGE_DECODE,
+} kn_stage;
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err);
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c);
 

@@ -40,6 +40,7 @@ static bool choose_files(const kn_model_wish *w, kn_model_choice *c, kn_error *e
     const kn_profile *p = c->profile;
     if (p == &kn_demo_profile)
         c->files = kn_demo_files();
+    c->files.vision.path = w->vision ? w->vision : p->vision; /* may be left out */
     return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->name, &c->files.diffusion_model,
                          err) &&
            choose_source("text-encoder", w->text_encoder, p->text_encoder, p->name, &c->files.text_encoder, err) &&

@@ -33,6 +33,7 @@ typedef struct kn_slot {
 
 typedef struct kn_model_files {
     kn_source diffusion_model, text_encoder, vae;
+    kn_source vision;    /* nothing: in the text encoder's file, or nowhere */
     kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one */
 } kn_model_files;
 
@@ -48,6 +49,10 @@ typedef struct kn_recipe {
     kn_noise_kind noise;
     const float *init_noise; /* instead of noise from the seed, [channels][h][w]; NULL: none */
     size_t init_noise_count;
+    const kn_image *references; /* upright RGBA, in the order in which the prompt counts them */
+    int reference_count;
+    unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
+    const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
 } kn_recipe;
 
 /* Told after something has been done; false stops the job. phase: "load", "encode", "step", "decode". */
@@ -64,9 +69,9 @@ typedef struct kn_hooks {
     const atomic_bool *stop; /* may be NULL */
 } kn_hooks;
 
-enum { KN_STAGE_COUNT = 3 };
+enum { KN_STAGE_COUNT = 5 };
 typedef struct kn_stage_report {
-    const char *name; /* "encode", "diffuse", "decode" */
+    const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: there was nothing to do */
     double load_seconds, seconds;
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
 } kn_stage_report;
