@@ -100,17 +100,21 @@ void golden_compare(const golden *g, const char *name, const float *got, size_t 
     golden_compare_within(g, name, got, count, 1e-4);
 }
 
-void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance) {
-    size_t n = 0;
-    const float *want = golden_floats(g, name, &n);
-    if (n != count)
-        fail_msg("%s: %zu values, the reference has %zu", name, count, n);
+double golden_distance(const float *want, const float *got, size_t n) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
         difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += (double)want[i] * want[i];
     }
-    double relative = size > 0 ? sqrt(difference / size) : sqrt(difference);
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance) {
+    size_t n = 0;
+    const float *want = golden_floats(g, name, &n);
+    if (n != count)
+        fail_msg("%s: %zu values, the reference has %zu", name, count, n);
+    double relative = golden_distance(want, got, n);
     print_message("    %-32s relative L2 %.2e\n", name, relative);
     if (!(relative <= tolerance))
         fail_msg("%s: relative L2 %.3e, %g is allowed", name, relative, tolerance);
