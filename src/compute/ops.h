@@ -91,7 +91,7 @@ kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up);                   
 
 /* Norms over the last dimension. */
 kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /* x / sqrt(mean(x^2) + eps) * w */
-/* The same, then * (1 + scale); scale [d]. */
+/* The same, then * (1 + scale); scale [d] may be none. */
 kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor scale, float eps);
 /* LayerNorm without affine part, then * (1 + scale) + shift; scale, shift [d], each may be none. */
 kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift, float eps);

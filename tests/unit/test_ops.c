@@ -189,6 +189,8 @@ static void rms_norm_is_modulated_by_one_plus_the_scale(void **state) {
     kn_tensor x = kn_upload(&r, DIMS(2, 4), (float[]){ 2, -2, 2, -2, 0, 0, 0, 0 });
     kn_tensor scale = kn_upload(&r, DIMS(1, 4), (float[]){ 0, 1, -1, 0.1f });
     ASSERT_LIST(&r, kn_rms_norm_modulate(&r, x, &wv, scale, 0.84f), 1e-6, 0.9090909, -3.6363636, 0, -4, 0, 0, 0, 0);
+    ASSERT_LIST(&r, kn_rms_norm_modulate(&r, x, &wv, (kn_tensor){ 0 }, 0.84f), 1e-6, 0.9090909, -1.8181818, 2.7272727,
+                -3.6363636, 0, 0, 0, 0);
     kn_rms_norm_modulate(&r, x, &wv, kn_upload(&r, DIMS(3), w), 0.84f);
     assert_failed(&r, KN_E_USAGE, "a scale of [3]");
     end(&r);

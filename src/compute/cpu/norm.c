@@ -51,7 +51,9 @@ kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps) {
 }
 
 kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor scale, float eps) {
-    if (!kn_op_starts(r, "rms_norm_modulate", x, 1) || !kn_op_starts(r, "rms_norm_modulate", scale, 1))
+    if (!scale.rank)
+        return kn_rms_norm(r, x, w, eps);
+    if (!kn_op_starts(r, "rms_norm_modulate", x, 1))
         return kn_none;
     int64_t width = kn_last_dim(x);
     if (kn_elements(scale) != width) {
