@@ -1,6 +1,6 @@
 /* Many prompts on one sheet, with libkuno: the model is opened once and kept between pictures.
  *
- *     ./contact_sheet sheet.png 4 "a red apple" "a fox" "a rocket" "a cat"
+ *     ./contact_sheet sheet.png "a red apple" "a fox" "a rocket" "a cat" "a castle"
  *
  * draws the prompts in rows of four, with seeds 1, 2, 3, … */
 #include <stdio.h>
@@ -27,9 +27,8 @@ static int paste(kuno_image *sheet, const kuno_image *picture, int columns, int 
     return 1;
 }
 
-static kuno_code draw_all(kuno_model *model, char **prompts, int count, int columns, kuno_image *sheet,
-                          kuno_error *error) {
-    int rows = (count + columns - 1) / columns;
+static kuno_code draw_all(kuno_model *model, char **prompts, int count, kuno_image *sheet, kuno_error *error) {
+    int columns = count < 4 ? count : 4, rows = (count + columns - 1) / columns;
     for (int i = 0; i < count; i++) {
         kuno_image picture = { 0 };
         kuno_request request;
@@ -51,9 +50,8 @@ static kuno_code draw_all(kuno_model *model, char **prompts, int count, int colu
 }
 
 int main(int argc, char **argv) {
-    int columns = argc > 3 ? (int)strtol(argv[2], NULL, 10) : 0;
-    if (columns < 1 || columns > 100) {
-        fprintf(stderr, "usage: contact_sheet FILE.png COLUMNS PROMPT…\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: contact_sheet FILE.png PROMPT…\n");
         return KUNO_INVALID;
     }
     const kuno_model_options options = { .keep_loaded = 1 };
@@ -62,7 +60,7 @@ int main(int argc, char **argv) {
     kuno_image sheet = { 0 };
     kuno_code code = kuno_model_open(&options, &model, &error);
     if (code == KUNO_OK)
-        code = draw_all(model, argv + 3, argc - 3, columns, &sheet, &error);
+        code = draw_all(model, argv + 2, argc - 2, &sheet, &error);
     if (code == KUNO_OK)
         code = kuno_image_write_png(&sheet, argv[1], &error);
     if (code != KUNO_OK)

@@ -39,7 +39,11 @@ kuno_code kuno_model_open(const kuno_model_options *options, kuno_model **ret, k
     const char *const texts[] = { o->config, o->profile, o->diffusion_model, o->text_encoder, o->vae, o->tokenizer };
     kn_error err = { 0 };
     kuno_model *m = calloc(1, sizeof *m);
-    bool ok = m || kn_fail_nomem(&err, sizeof *m);
+    if (!m) {
+        kn_fail_nomem(&err, sizeof *m);
+        return give(&err, error);
+    }
+    bool ok = true;
     for (size_t i = 0; ok && i < KN_COUNT(texts); i++)
         ok = copy_text(texts[i], &m->text[i], &err);
     if (ok) {
@@ -113,15 +117,15 @@ kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_ima
     kn_model *m = model->model;
     struct watcher watcher = { .request = request, .start = kn_now() };
     const kn_hooks hooks = { .progress = progress, .progress_ctx = &watcher, .stop = &model->stop };
-    kn_settings *settings = malloc(sizeof *settings);
+    kn_settings settings;
     kn_image picture = { 0 };
     kn_draw_report report;
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
     atomic_store(&model->stop, false);
-    bool ok = (settings || kn_fail_nomem(&err, sizeof *settings)) && make_settings(m, request, settings, &err) &&
-              m->pipeline->generate(m->pipeline, &settings->recipe, &hooks, &picture, &report, &err) &&
-              kn_settings_describe(settings, m->choice.profile->name, &text, &err);
+    bool ok = make_settings(m, request, &settings, &err) &&
+              m->pipeline->generate(m->pipeline, &settings.recipe, &hooks, &picture, &report, &err) &&
+              kn_settings_describe(&settings, m->choice.profile->name, &text, &err);
     char *parameters = ok ? strdup(text.data) : NULL;
     if (ok && !parameters)
         ok = kn_fail_nomem(&err, text.len);
@@ -130,11 +134,10 @@ kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_ima
                              .height = (int)picture.height,
                              .channels = (int)picture.channels,
                              .pixels = picture.pixels,
-                             .seed = settings->recipe.seed,
+                             .seed = settings.recipe.seed,
                              .parameters = parameters };
     else
         kn_image_free(&picture);
-    free(settings);
     return ok ? KUNO_OK : give(&err, error);
 }
 

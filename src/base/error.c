@@ -4,20 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
-bool kn_fail(kn_error *err, kn_code code, const char *fmt, ...) {
+int kn_error_set(kn_error *err, kn_code code, const char *fmt, ...) {
     if (!err || err->code != KN_OK)
-        return false;
+        return 0;
     va_list ap;
     va_start(ap, fmt);
     err->code = code;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
-    return false;
+    return 0;
 }
 
-bool kn_fail_within(kn_error *err, const char *fmt, ...) {
-    if (!err || err->code == KN_OK)
-        return false;
+int kn_error_set_within(kn_error *err, const char *fmt, ...) {
+    if (!err || err->code == KN_OK || err->code == KN_E_CANCELLED)
+        return 0;
     char front[sizeof err->text - 2];
     va_list ap;
     va_start(ap, fmt);
@@ -28,11 +28,11 @@ bool kn_fail_within(kn_error *err, const char *fmt, ...) {
     memcpy(err->text, front, used);
     memcpy(err->text + used, ": ", 2);
     err->text[used + 2 + keep] = 0;
-    return false;
+    return 0;
 }
 
-bool kn_fail_nomem(kn_error *err, unsigned long long bytes) {
-    return kn_fail(err, KN_E_NOMEM, "out of memory: %llu bytes could not be had", bytes);
+int kn_error_set_nomem(kn_error *err, unsigned long long bytes) {
+    return kn_error_set(err, KN_E_NOMEM, "out of memory: %llu bytes could not be had", bytes);
 }
 
 int kn_exit_code(kn_code code) {

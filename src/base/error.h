@@ -30,18 +30,29 @@ typedef struct kn_error {
     char text[600];
 } kn_error;
 
-/* Records the failure if it is the first one; err may be NULL. Always returns false, so that `return kn_fail(…)` works.
- */
-bool kn_fail(kn_error *err, kn_code code, const char *fmt, ...) KN_PRINTF(3, 4);
+/* The three below are always false, so that `return kn_fail(…)` works; as macros they are so visibly, to compilers and
+ * analysers too. */
 
-/* Puts "context: " in front of an error that is there already. Always returns false. */
-bool kn_fail_within(kn_error *err, const char *fmt, ...) KN_PRINTF(2, 3);
+/* kn_fail(err, code, format, …): records the failure if it is the first one; err may be NULL. */
+#define kn_fail(...) kn_failed(kn_error_set(__VA_ARGS__))
+
+/* kn_fail_within(err, format, …): puts "context: " in front of an error that is there already. Where somebody asked to
+ * stop says nothing, so such an error stays as it is. */
+#define kn_fail_within(...) kn_failed(kn_error_set_within(__VA_ARGS__))
+
+/* kn_fail_nomem(err, bytes): for a failed allocation of so many bytes. */
+#define kn_fail_nomem(err, bytes) kn_failed(kn_error_set_nomem(err, bytes))
+
+int kn_error_set(kn_error *err, kn_code code, const char *fmt, ...) KN_PRINTF(3, 4);
+int kn_error_set_within(kn_error *err, const char *fmt, ...) KN_PRINTF(2, 3);
+int kn_error_set_nomem(kn_error *err, unsigned long long bytes);
+static inline bool kn_failed(int was_set) {
+    (void)was_set;
+    return false;
+}
 
 /* What a program ends with after such an error: 0 done, 1 failed, 2 the input or request cannot be used, 130 cancelled.
  */
 int kn_exit_code(kn_code code);
-
-/* For a failed allocation of so many bytes. Always returns false. */
-bool kn_fail_nomem(kn_error *err, unsigned long long bytes);
 
 #endif

@@ -65,30 +65,48 @@ size_t kn_utf8_cut(const char *text, size_t len, size_t max) {
     return max;
 }
 
-kn_quoted kn_quote(const char *text, size_t len) {
-    kn_quoted q = { "" };
-    size_t keep = kn_utf8_cut(text, len, 48), n = 0;
-    for (const char *at = text, *end = text + keep; at < end;) {
+/* Whether a character shows as one, in its place, on every terminal. */
+static bool is_plain(uint32_t c) {
+    return c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) && c != 0x2028 && c != 0x2029 &&
+           !(c >= 0x202A && c <= 0x202E) && !(c >= 0x2066 && c <= 0x2069);
+}
+
+/* Writes what can be shown of a text, and "…" if that is not all. `most` bounds the bytes of it that are shown, `room`
+ * what they become. */
+static void quote(const char *text, size_t len, size_t most, char *out, size_t room) {
+    enum { MORE_BYTES = sizeof "…", CHARACTER_BYTES = 4 * 4 };
+    const char *at = text, *end = text + kn_utf8_cut(text, len, most);
+    size_t n = 0;
+    while (at < end && n + CHARACTER_BYTES + MORE_BYTES <= room) {
         const char *from = at;
         uint32_t c = 0;
-        bool plain = kn_utf8_next(&at, end, &c) && c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) && c != 0x2028 &&
-                     c != 0x2029 && !(c >= 0x202A && c <= 0x202E) && !(c >= 0x2066 && c <= 0x2069);
-        if (plain) {
-            memcpy(q.text + n, from, (size_t)(at - from));
+        if (kn_utf8_next(&at, end, &c) && is_plain(c)) {
+            memcpy(out + n, from, (size_t)(at - from));
             n += (size_t)(at - from);
             continue;
         }
         if (at == from)
             at++;
         for (const char *b = from; b < at; b++)
-            n += (size_t)snprintf(q.text + n, sizeof q.text - n, "\\x%02x", (unsigned)(unsigned char)*b);
+            n += (size_t)snprintf(out + n, room - n, "\\x%02x", (unsigned)(unsigned char)*b);
     }
-    snprintf(q.text + n, sizeof q.text - n, "%s", keep < len ? "…" : "");
+    snprintf(out + n, room - n, "%s", at < text + len ? "…" : "");
+}
+
+kn_quoted kn_quote(const char *text, size_t len) {
+    kn_quoted q = { "" };
+    quote(text, len, 48, q.text, sizeof q.text);
     return q;
 }
 
 kn_quoted kn_quote_z(const char *text) {
     return kn_quote(text, strlen(text));
+}
+
+kn_quoted_path kn_quote_path(const char *path) {
+    kn_quoted_path q = { "" };
+    quote(path, strlen(path), sizeof q.text, q.text, sizeof q.text);
+    return q;
 }
 
 bool kn_parse_u64(const char *text, uint64_t *ret) {

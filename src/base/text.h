@@ -28,6 +28,12 @@ typedef struct kn_quoted {
 kn_quoted kn_quote(const char *text, size_t len);
 kn_quoted kn_quote_z(const char *text);
 
+/* The same for a path, of which people need all they can get: at most 240 bytes of quoted text. */
+typedef struct kn_quoted_path {
+    char text[250];
+} kn_quoted_path;
+kn_quoted_path kn_quote_path(const char *path);
+
 /* Whole string or failure; no leading space, no locale. Integers may be decimal only. */
 bool kn_parse_u64(const char *text, uint64_t *ret);
 bool kn_parse_i64(const char *text, int64_t *ret);

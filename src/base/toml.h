@@ -76,7 +76,7 @@ struct kn_toml_entry {
 /* Reads a whole document of at most `limit` bytes; *ret becomes its table, to be freed by kn_toml_free. Memory is in
  * proportion to len. */
 bool kn_toml_read(const char *text, size_t len, size_t limit, kn_toml *ret, kn_error *err);
-void kn_toml_free(kn_toml *document);
+void kn_toml_free(kn_toml *v);
 
 /* The entry of that key, or NULL. */
 kn_toml_entry *kn_toml_find(const kn_toml *table, const char *key, size_t key_len);

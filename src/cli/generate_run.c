@@ -106,11 +106,11 @@ static bool read_noise(struct work *w, kn_wish *wish, kn_error *err) {
     if (!path)
         return true;
     if (!kn_weights_open(path, &w->noise_file, err))
-        return kn_fail_within(err, "--init-noise: '%s'", kn_quote_z(path).text);
+        return kn_fail_within(err, "--init-noise: '%s'", kn_quote_path(path).text);
     const kn_entry *e = kn_weights_find(w->noise_file, "noise");
     if (!e || e->dtype != KN_F32 || (uintptr_t)e->data % sizeof(float))
         return kn_fail(err, KN_E_FORMAT, "--init-noise: '%s': a tensor 'noise' of type F32 is needed",
-                       kn_quote_z(path).text);
+                       kn_quote_path(path).text);
     wish->init_noise = (const float *)(const void *)e->data;
     wish->init_noise_count = (size_t)e->elements;
     return true;
@@ -150,7 +150,7 @@ static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
     const char *folder = w->o->dump;
     if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
-        return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_z(folder).text);
+        return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_path(folder).text);
     KN_AUTO_BUF name;
     kn_buf_init(&name, PATH_MAX);
     for (uint64_t i = 0; i < w->count; i++) {
@@ -171,6 +171,14 @@ static void make_opaque(kn_image *picture) {
 static json_t *json_name(const char *name, size_t len) {
     json_t *text = json_stringn(name, len);
     return text ? text : json_string(kn_quote(name, len).text);
+}
+
+/* One line, whatever is in the name. */
+static bool tell(const char *name, const char *seed, kn_error *err) {
+    KN_AUTO_BUF line;
+    kn_buf_init(&line, PATH_MAX);
+    bool made = kn_buf_printf(&line, "%s: seed %s\n", kn_quote_path(name).text, seed);
+    return (made || kn_fail_nomem(err, PATH_MAX)) && kn_print(&line, err);
 }
 
 static bool save(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {
@@ -195,7 +203,7 @@ static bool save(struct work *w, uint64_t index, kn_image *picture, kn_error *er
         json_array_append_new(w->images, json_pack("{s:o, s:s}", "file", json_name(name.data, name.len), "seed", seed));
     else if (!w->o->quiet && strcmp(w->output, "-") != 0) {
         kn_progress_clear(&w->progress);
-        printf("%s: seed %s\n", name.data, seed);
+        return tell(name.data, seed, err);
     }
     return true;
 }

@@ -22,7 +22,7 @@ static json_t *place_of(const kn_source *source) {
     if (!source->path)
         return json_string("(built in)");
     json_t *text = json_string(source->path);
-    return text ? text : json_string(kn_quote_z(source->path).text);
+    return text ? text : json_string(kn_quote_path(source->path).text);
 }
 
 static json_t *dtypes_of(const kn_inspection *found) {
@@ -127,7 +127,8 @@ static json_int_t number_at(json_t *o, const char *key) {
 
 static bool tell_part(json_t *part, kn_buf *out) {
     const char *slot = text_at(part, "slot"), *error = text_at(part, "error"), *prefix = text_at(part, "prefix");
-    bool ok = kn_buf_printf(out, "%s%s%s\n", slot ? slot : "", slot ? ": " : "", text_at(part, "path"));
+    bool ok =
+        kn_buf_printf(out, "%s%s%s\n", slot ? slot : "", slot ? ": " : "", kn_quote_path(text_at(part, "path")).text);
     if (json_object_get(part, "tensors")) {
         const char *title = text_at(part, "title"), *name = NULL;
         json_t *count = NULL, *other = NULL;

@@ -1,7 +1,9 @@
 /* The program: finds the command, fills the struct of its options, runs it. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -81,7 +83,20 @@ static int run(const kn_command *c, const char *const *args, size_t count) {
     return status;
 }
 
+/* A file that is opened while a standard stream is closed would take its number, and messages would end up in there.
+ * What takes its place here refuses to be used, as the closed stream did. */
+static bool fill_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int mode = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode) != fd) /* the lowest free number is this one */
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
+    if (!fill_standard_streams())
+        return 1;
     const char *const *args = (const char *const *)argv + 1;
     size_t count = argc > 1 ? (size_t)argc - 1 : 0;
     if (!count || strcmp(args[0], "--help") == 0 || strcmp(args[0], "-h") == 0)

@@ -24,7 +24,7 @@ bool kn_save_check(const char *path, bool clobber, kn_error *err) {
     if (ok)
         kn_output_drop(&o);
     kn_signals_release(&before);
-    return ok || kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+    return ok || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }
 
 static bool write_file(const char *path, bool clobber, const void *data, size_t len, kn_error *err) {
@@ -46,7 +46,7 @@ bool kn_save(const char *path, bool clobber, const void *data, size_t len, kn_er
     kn_signals_hold(&before);
     bool ok = write_file(path, clobber, data, len, err);
     kn_signals_release(&before);
-    return ok || kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+    return ok || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }
 
 bool kn_save_name(const char *path, uint64_t index, uint64_t count, kn_buf *ret, kn_error *err) {

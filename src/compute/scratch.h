@@ -18,7 +18,7 @@ bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err);
 void kn_scratch_free(kn_scratch *s);
 
 void *kn_scratch_take(kn_scratch *s, uint64_t bytes, kn_error *err); /* NULL: no room */
-void kn_scratch_give(kn_scratch *s, const void *block);              /* the address that take returned */
+void kn_scratch_give(kn_scratch *s, const void *address);            /* the address that take returned */
 
 int kn_scratch_open_scope(kn_scratch *s); /* the new depth */
 /* Gives back what was made at this depth or deeper, but hands the block that holds `keep` (may be NULL) outwards. */

@@ -27,13 +27,15 @@ static bool bind(kn_component *c, bool check_only, kn_error *err) {
 static bool open_file(kn_component *c, const kn_source *source, kn_error *err) {
     if (!source->path)
         return kn_weights_open_bytes(source->data, source->len, &c->file, err);
-    return kn_weights_open(source->path, &c->file, err) || kn_fail_within(err, "'%s'", kn_quote_z(source->path).text);
+    return kn_weights_open(source->path, &c->file, err);
 }
 
 static bool is_wanted(kn_component *c, kn_error *err) {
     const kn_kind *kind = kn_detect_for(c->file, c->slot->id, c->prefix);
     if (kn_weights_count(c->file) == 0)
         return kn_fail(err, KN_E_FORMAT, "the file holds no tensors");
+    if (!kind && !kn_weights_refuse_foreign(c->file, "", err))
+        return false;
     if (!kind)
         return kn_fail(err, KN_E_FORMAT, "the file is not %s: its tensor names belong to no known network",
                        c->slot->wants);
@@ -44,7 +46,10 @@ static bool is_wanted(kn_component *c, kn_error *err) {
 
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err) {
     *c = (kn_component){ .slot = slot, .network = network };
-    if (open_file(c, source, err) && is_wanted(c, err) && bind(c, true, err))
+    bool right = open_file(c, source, err) && is_wanted(c, err);
+    if (!right && source->path)
+        kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
+    if (right && bind(c, true, err)) /* names many keys where it fails: they need the room that the path would take */
         return true;
     kn_component_close(c);
     return kn_fail_within(err, "%s", slot->name);

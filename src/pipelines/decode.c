@@ -86,7 +86,7 @@ bool kn_decode_tiled(const kn_decoder *d, kn_run *r, const float *latent, int h,
     int rows = (h + stride - 1) / stride, columns = (w + stride - 1) / stride;
     int overlap = (tile - stride) * d->factor, step = stride * d->factor;
     size_t height = (size_t)h * d->factor, width = (size_t)w * d->factor;
-    float *whole = malloc(sizeof(float) * height * width * d->channels);
+    float *whole = calloc(height * width * d->channels, sizeof *whole);
     /* Two rows of tiles are alive at a time: each is blended with the one above and the one to its left. */
     struct tile *tiles = calloc((size_t)columns * 2, sizeof *tiles);
     bool ok = (whole && tiles) || kn_fail_nomem(err, sizeof(float) * height * width * d->channels);

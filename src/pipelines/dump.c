@@ -59,9 +59,9 @@ bool kn_dump_write(const kn_dump *d, const char *folder, kn_error *err) {
         return kn_fail(err, KN_E_OUTPUT, "the folder's path is too long");
     kn_output out;
     if (!kn_output_open(path, true, &out, err))
-        return kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+        return kn_fail_within(err, "'%s'", kn_quote_path(path).text);
     if (kn_safetensors_write(&out, d->arrays, d->count, err) && kn_output_commit(&out, true, err))
         return true;
     kn_output_drop(&out);
-    return kn_fail_within(err, "'%s'", kn_quote_z(path).text);
+    return kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }

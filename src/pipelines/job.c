@@ -35,11 +35,18 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x) {
     kn_job_dump(j, name, 3, (int64_t[]){ j->channels, j->h, j->w }, x);
 }
 
+static bool noise_fits(const kn_job *j, kn_error *err) {
+    size_t have = j->recipe->init_noise_count, need = (size_t)j->channels * j->h * j->w;
+    return !j->recipe->init_noise || have == need ||
+           kn_fail(err, KN_E_RANGE, "the given noise has %zu values, this size needs %zu", have, need);
+}
+
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
     static const char *const names[] = { "encode", "picture", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
-    if (!kn_component_load(c, err))
+    bool is_early = stage == KN_STAGE_ENCODE || stage == KN_STAGE_PICTURE;
+    if ((is_early && !noise_fits(j, err)) || !kn_component_load(c, err))
         return false;
     *s = (kn_stage_report){ .name = names[stage],
                             .load_seconds = kn_now() - start,
@@ -184,11 +191,8 @@ static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
     return kn_job_progress(j, "step", (int)step->index + 1, (int)step->steps, err);
 }
 
-static bool start(kn_job *j, const float *clean, float *x, size_t n, kn_error *err) {
+static void start(kn_job *j, const float *clean, float *x, size_t n) {
     const kn_recipe *recipe = j->recipe;
-    if (recipe->init_noise && recipe->init_noise_count != n)
-        return kn_fail(err, KN_E_RANGE, "the given noise has %zu values, this size needs %zu", recipe->init_noise_count,
-                       n);
     kn_noise noise;
     kn_noise_init(&noise, recipe->noise, recipe->seed);
     if (recipe->init_noise)
@@ -201,7 +205,6 @@ static bool start(kn_job *j, const float *clean, float *x, size_t n, kn_error *e
         kn_add_noise(x, clean, x, recipe->sigmas.at[0], n);
         kn_job_dump_latent(j, "start_latent", x);
     }
-    return true;
 }
 
 bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *x, kn_error *err) {
@@ -226,7 +229,8 @@ bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *
                                    .draw = draw_noise,
                                    .after_step = after_step,
                                    .ctx = &s };
-    bool ok = start(j, clean, x, n, err) && kn_sample(&sampling, x, n, err);
+    start(j, clean, x, n);
+    bool ok = kn_sample(&sampling, x, n, err);
     free(s.latent);
     if (ok)
         kn_job_dump_latent(j, "latents_final", x);

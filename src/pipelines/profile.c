@@ -492,7 +492,7 @@ bool kn_profiles_read(const char *path, const kn_profile_rules *rules, kn_profil
     }
     if (!ok) {
         kn_fail(err, why.code, "%s", why.text);
-        kn_fail_within(err, "%.300s", has_control(place, strlen(place)) ? kn_quote_z(place).text : place);
+        kn_fail_within(err, "%s", kn_quote_path(place).text);
     }
     free(folder);
     free(place);

@@ -2,10 +2,14 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 bool kn_qwen_tokenizer_open(const kn_source *source, kn_tokenizer **ret, int32_t *turn_start, kn_error *err) {
     const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
     kn_tokenizer *t = NULL;
     bool ok = source->path ? kn_tokenizer_open(source->path, &t, err) : kn_tokenizer_open_bytes(&files, &t, err);
+    if (!ok && source->path)
+        kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
     if (!ok)
         return kn_fail_within(err, "tokenizer");
     int32_t start = kn_tokenizer_token(t, "<|im_start|>");

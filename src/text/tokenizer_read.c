@@ -2,6 +2,7 @@
  * over tokenizer.json checks its syntax and notes where its parts are, which are then read one by one. */
 #include "text/tokenizer_internal.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -351,6 +352,7 @@ static bool check_rule(struct reading *r, const struct rule *rule, const kn_json
     for (size_t i = 0; i < KN_COUNT(rule->allowed) && rule->allowed[i]; i++)
         if (kn_json_is(got, rule->allowed[i]))
             return true;
+    assert(rule->allowed[0]);
     const char *usual = strlen(rule->allowed[0]) < 48 ? rule->allowed[0] : "another one"; /* the expression is long */
     return kn_fail(r->err, KN_E_UNSUPPORTED, "%s%s%s is %s; the Qwen tokenizer has %s", name, dot, rule->path,
                    shown(got).text, usual);

@@ -38,8 +38,7 @@ static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t)
     if (!golden_has(w->want, full))
         return;
     size_t n = (size_t)kn_elements(t);
-    assert_true(n > 0);
-    int64_t channels = w->picture ? kn_last_dim(t) : 1;
+    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
     float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);
     kn_download(r, t, got);
     rows_to_planes(got, channels, (int64_t)n / channels, planes);

@@ -60,19 +60,23 @@ static float *values_of(kn_run *r, kn_tensor t) {
     return v;
 }
 
-static void assert_values(kn_run *r, kn_tensor t, const double *expected, double tolerance) {
+static void assert_list(kn_run *r, kn_tensor t, const double *expected, size_t count, double tolerance) {
+    assert_int_equal(kn_elements(t), count);
     float *v = values_of(r, t);
-    for (int64_t i = 0; i < kn_elements(t); i++)
+    for (size_t i = 0; i < count; i++)
         if (!(fabs(v[i] - expected[i]) <= tolerance))
-            fail_msg("element %lld is %.9g, not %.9g", (long long)i, v[i], expected[i]);
+            fail_msg("element %zu is %.9g, not %.9g", i, v[i], expected[i]);
     free(v);
+}
+
+static inline void assert_values(kn_run *r, kn_tensor t, const double *expected, double tolerance) {
+    assert_list(r, t, expected, (size_t)kn_elements(t), tolerance);
 }
 
 #define ASSERT_LIST(run, tensor, tolerance, ...)                                                                       \
     do {                                                                                                               \
         const double list_[] = { __VA_ARGS__ };                                                                        \
-        assert_int_equal(kn_elements(tensor), KN_COUNT(list_));                                                        \
-        assert_values(run, tensor, list_, tolerance);                                                                  \
+        assert_list(run, tensor, list_, KN_COUNT(list_), tolerance);                                                   \
     } while (0)
 
 static void assert_failed(kn_run *r, kn_code code, const char *part) {

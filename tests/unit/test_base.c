@@ -22,6 +22,10 @@ static void first_error_wins_and_context_goes_in_front(void **state) {
     assert_false(kn_fail_within(&err, "recipe"));
     assert_int_equal(err.code, KN_E_RANGE);
     assert_string_equal(err.text, "recipe: steps is 7");
+    err = (kn_error){ 0 };
+    kn_fail(&err, KN_E_CANCELLED, "cancelled");
+    kn_fail_within(&err, "step 3");
+    assert_string_equal(err.text, "cancelled");
 }
 
 static void buffer_refuses_beyond_its_limit_and_keeps_its_content(void **state) {
@@ -72,6 +76,21 @@ static void quoting_escapes_controls_and_cuts_at_a_character(void **state) {
     memset(sixty + 49, 'y', 11);
     kn_quoted q = kn_quote_z(sixty);
     assert_int_equal(strlen(q.text), 47 + strlen("…"));
+}
+
+static void a_path_in_a_message_is_whole_unless_it_is_very_long(void **state) {
+    (void)state;
+    char path[1000] = "/models/a\nfolder/";
+    size_t front = strlen(path);
+    memset(path + front, 'x', 200);
+    char whole[1000] = "/models/a\\x0afolder/";
+    memcpy(whole + strlen(whole), path + front, 201);
+    assert_string_equal(kn_quote_path(path).text, whole);
+
+    memset(path, '\n', sizeof path - 1);
+    kn_quoted_path q = kn_quote_path(path);
+    assert_in_range(strlen(q.text), 200, sizeof q.text - 1);
+    assert_string_equal(q.text + strlen(q.text) - strlen("…"), "…");
 }
 
 static void numbers_are_whole_strings_in_range(void **state) {
@@ -158,6 +177,7 @@ int main(void) {
         cmocka_unit_test(buffer_refuses_beyond_its_limit_and_keeps_its_content),
         cmocka_unit_test(utf8_rejects_overlong_surrogates_and_beyond_unicode),
         cmocka_unit_test(quoting_escapes_controls_and_cuts_at_a_character),
+        cmocka_unit_test(a_path_in_a_message_is_whole_unless_it_is_very_long),
         cmocka_unit_test(numbers_are_whole_strings_in_range),
         cmocka_unit_test(output_appears_whole_or_not_at_all),
         cmocka_unit_test(output_says_what_is_wrong_with_its_place),

@@ -121,7 +121,7 @@ static void the_manual_s_examples_are_read(void **state) {
     kn_buf_init(&manual, 1 << 20);
     kn_error err = { 0 };
     assert_true(kn_file_read(KN_TEST_DATA "/../../docs/models-toml.md", 1 << 20, &manual, &err));
-    assert_int_equal(setenv("HOME", "/home/u", 1), 0);
+    assert_int_equal(setenv("HOME", "/srv/u", 1), 0);
     static const char *const chosen[] = { "krea2-turbo", "legacy" };
     const char *at = manual.data;
     for (size_t i = 0; i < KN_COUNT(chosen); i++) {
@@ -141,18 +141,18 @@ static void the_manual_s_examples_are_read(void **state) {
 
 static void paths_begin_at_the_file_or_at_home(void **state) {
     (void)state;
-    assert_int_equal(setenv("HOME", "/home/u", 1), 0);
+    assert_int_equal(setenv("HOME", "/srv/u", 1), 0);
     kn_profiles p = read_well("[model_profiles.z]\narchitecture = \"z-image\"\n"
                               "diffusion_model = \"sub/d.gguf\"\ntext_encoder = \"../t.gguf\"\nvae = \"~/v.gguf\"\n"
                               "vision = \"~other/m.gguf\"\ntokenizer = \"~\"\ncheckpoint = \"/abs/c\"\n"
                               "output = \"~/pictures/x.png\"\n");
     assert_string_equal(p.profiles[0].diffusion_model, "/etc/kuno/sub/d.gguf");
     assert_string_equal(p.profiles[0].text_encoder, "/etc/kuno/../t.gguf");
-    assert_string_equal(p.profiles[0].vae, "/home/u/v.gguf");
+    assert_string_equal(p.profiles[0].vae, "/srv/u/v.gguf");
     assert_string_equal(p.profiles[0].vision, "/etc/kuno/~other/m.gguf");
-    assert_string_equal(p.profiles[0].tokenizer, "/home/u");
+    assert_string_equal(p.profiles[0].tokenizer, "/srv/u");
     assert_string_equal(p.profiles[0].checkpoint, "/abs/c");
-    assert_string_equal(p.profiles[0].defaults.of[KN_SETTING_OUTPUT].text, "/home/u/pictures/x.png");
+    assert_string_equal(p.profiles[0].defaults.of[KN_SETTING_OUTPUT].text, "/srv/u/pictures/x.png");
     kn_profiles_free(&p);
 
     kn_error err = { 0 };

@@ -59,7 +59,8 @@ bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
         kn_kernels_init(ret, best);
         return true;
     }
-    char known[80] = "";
+    KN_AUTO_BUF known;
+    kn_buf_init(&known, 80);
     for (int t = 0; t < (int)KN_COUNT(tiers); t++) {
         if (strcmp(asked, tiers[t].name) == 0) {
             if (!tiers[t].is_here())
@@ -68,7 +69,8 @@ bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
             kn_kernels_init(ret, t);
             return true;
         }
-        strcat(strcat(known, t ? ", " : ""), tiers[t].name);
+        if (!kn_buf_printf(&known, "%s%s", t ? ", " : "", tiers[t].name))
+            return kn_fail_nomem(err, known.limit);
     }
-    return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known);
+    return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known.data);
 }
