@@ -335,8 +335,13 @@ static void turn(const uint8_t *from, uint8_t *to, const int64_t dim[KN_MAX_RANK
     for (size_t o = 0; o < (size_t)dim[0]; o++) {
         for (size_t tap = 0; tap < taps; tap++) {
             const uint8_t *at = from + ((o * in * time + time - 1) * taps + tap) * item;
-            for (size_t i = 0; i < in; i++, at += time * taps * item, to += item)
-                memcpy(to, at, item);
+            size_t step = time * taps * item;
+            if (item == 2) /* a copy of known size is no call */
+                for (size_t i = 0; i < in; i++, at += step, to += 2)
+                    memcpy(to, at, 2);
+            else
+                for (size_t i = 0; i < in; i++, at += step, to += item)
+                    memcpy(to, at, item);
         }
     }
 }
