@@ -31,7 +31,9 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
         l->gate = kn_take_matrix(b, mlp, m->width, "layers.%d.mlp.gate_proj", i);
         l->up = kn_take_matrix(b, l->gate.dim[0], m->width, "layers.%d.mlp.up_proj", i);
         l->down = kn_take_matrix(b, m->width, l->gate.dim[0], "layers.%d.mlp.down_proj", i);
+        kn_ignore(b, "layers.%d.self_attn.rotary_emb.inv_freq", i); /* frequencies that follow from the base */
     }
+    kn_ignore(b, "rotary_emb.inv_freq");
     kn_ignore(b, "norm.weight");
     /* Of 64 pairs, Qwen3-VL gives 20 to rows and 20 to columns. For words all axes say the same. */
     int pairs = (int)(m->head / 2), side = pairs * 5 / 16;
@@ -62,15 +64,15 @@ static kn_tensor picture_rows(kn_run *r, kn_tensor x, const kn_rope_picture *pla
     return kn_rows(r, x, place->at, (int64_t)place->rows * place->columns);
 }
 
-kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
-                                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
+static kn_tensor forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers,
+                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
     kn_scope s = kn_scope_open(r);
     kn_rope rope = kn_rope_of_tokens(r, &m->axes, places, count, n);
     kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
     for (int p = 0; p < count; p++)
         kn_copy(r, picture_rows(r, x, &places[p]), seen[p].rows);
     kn_watch(r, x, "hidden_states.0");
-    for (int i = 0; i < m->layers; i++) {
+    for (int i = 0; i < layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
         for (int p = 0; p < count; p++)
@@ -80,6 +82,11 @@ kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, cons
     return kn_scope_close(r, s, x);
 }
 
-kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n) {
-    return kn_qwen3_text_forward_pictures(r, m, ids, n, NULL, NULL, 0);
+kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
+    return forward(r, m, ids, n, layers, NULL, NULL, 0);
+}
+
+kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
+                                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
+    return forward(r, m, ids, n, m->layers, places, seen, count);
 }

@@ -6,13 +6,13 @@
 /* The axis and the frequency of a pair. */
 struct pair {
     int axis;
-    float frequency;
+    double frequency;
 };
 
 static void deal_apart(const kn_rope_axes *axes, struct pair *pair) {
     for (int a = 0; a < axes->count; a++)
         for (int j = 0; j < axes->pairs[a]; j++)
-            *pair++ = (struct pair){ a, (float)(1.0 / pow(axes->base, (double)j / axes->pairs[a])) };
+            *pair++ = (struct pair){ a, 1.0 / pow(axes->base, (double)j / axes->pairs[a]) };
 }
 
 static void deal_together(const kn_rope_axes *axes, int half, struct pair *pair) {
@@ -26,7 +26,7 @@ static void deal_together(const kn_rope_axes *axes, int half, struct pair *pair)
                 end += axes->pairs[++section];
             pair[j].axis = section;
         }
-        pair[j].frequency = (float)(1.0 / pow(axes->base, (double)j / half));
+        pair[j].frequency = 1.0 / pow(axes->base, (double)j / half);
     }
 }
 
@@ -47,9 +47,11 @@ kn_rope kn_rope_new(kn_run *r, const kn_rope_axes *axes, const float *positions,
         deal_apart(axes, pair);
     else
         deal_together(axes, half, pair);
+    for (int j = 0; j < half && !axes->double_angles; j++)
+        pair[j].frequency = (double)(float)pair[j].frequency;
     for (int64_t i = 0; i < n; i++) {
         for (int j = 0; j < half; j++) {
-            float angle = positions[i * axes->count + pair[j].axis] * pair[j].frequency;
+            float angle = (float)((double)positions[i * axes->count + pair[j].axis] * pair[j].frequency);
             cos_at[i * half + j] = (float)cos((double)angle);
             sin_at[i * half + j] = (float)sin((double)angle);
         }

@@ -24,6 +24,10 @@ static const struct rule rules[] = {
       "txtfusion.projector.weight",
       "blocks.0.attn.wq.weight",
       0 },
+    { { KN_ROLE_DIFFUSION, "lumina2", "a Lumina 2 diffusion model" },
+      "cap_embedder.1.weight",
+      "noise_refiner.0.attention.q_norm.weight",
+      2304 },
     { { KN_ROLE_DIFFUSION, "z-image", "a Z-Image diffusion model" },
       "context_refiner.0.attention.q_norm.weight",
       "noise_refiner.0.attention.q_norm.weight",
@@ -32,7 +36,7 @@ static const struct rule rules[] = {
       "context_refiner.0.attention.norm_q.weight",
       "noise_refiner.0.attention.norm_q.weight",
       0 },
-    { { KN_ROLE_TEXT_ENCODER, "qwen3-vl", "a Qwen3-VL text encoder" },
+    { { KN_ROLE_TEXT_ENCODER, "qwen3", "a Qwen3 or Qwen3-VL text encoder" },
       "layers.0.self_attn.q_norm.weight",
       "embed_tokens.weight",
       0 },
@@ -72,6 +76,7 @@ static const struct rule rules[] = {
 };
 
 static const kn_kind lora = { KN_ROLE_OTHER, "lora", "a LoRA" };
+static const kn_kind qwen3_vl = { KN_ROLE_TEXT_ENCODER, "qwen3-vl", "a Qwen3-VL text encoder" };
 
 static bool is_lora(const kn_weights *w) {
     for (size_t i = 0; i < kn_weights_count(w) && i < 64; i++) {
@@ -82,6 +87,15 @@ static bool is_lora(const kn_weights *w) {
     return false;
 }
 
+/* Qwen3 and Qwen3-VL have the same text tensors; what a GGUF file calls itself tells, or the vision tower beside them.
+ */
+static bool is_qwen3_vl(const kn_weights *w) {
+    const char *gguf = kn_weights_metadata(w, "general.architecture");
+    char prefix[KN_PREFIX_MAX];
+    return gguf ? strcmp(gguf, "qwen3vl") == 0
+                : kn_weights_prefix_of(w, "visual.deepstack_merger_list.0.norm.weight", prefix, sizeof prefix);
+}
+
 static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
     if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
         return false;
@@ -90,21 +104,48 @@ static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
     return fits && kn_weights_find_below(w, prefix, r->also);
 }
 
-const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
-    prefix[0] = 0;
-    if (is_lora(w))
-        return &lora;
+/* What a rule that holds says about this file. */
+static const kn_kind *kind_of(const struct rule *r, const kn_weights *w) {
+    return strcmp(r->kind.id, "qwen3") == 0 && is_qwen3_vl(w) ? &qwen3_vl : &r->kind;
+}
+
+const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix) {
     for (size_t i = 0; i < KN_COUNT(rules); i++)
-        if (holds(&rules[i], w, prefix))
-            return &rules[i].kind;
+        if (role == rules[i].kind.role && holds(&rules[i], w, prefix))
+            return kind_of(&rules[i], w);
     prefix[0] = 0;
     return NULL;
 }
 
-bool kn_detect_as(const kn_weights *w, const char *id, char *prefix) {
-    for (size_t i = 0; i < KN_COUNT(rules); i++)
-        if (strcmp(rules[i].kind.id, id) == 0 && holds(&rules[i], w, prefix))
-            return true;
+const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
     prefix[0] = 0;
-    return false;
+    const kn_kind *kind = is_lora(w) ? &lora : NULL;
+    for (kn_role role = KN_ROLE_DIFFUSION; role < KN_ROLE_OTHER && !kind; role++)
+        kind = kn_detect_role(w, role, prefix);
+    return kind;
+}
+
+/* What may be Qwen3-VL is taken for it: its text model differs from Qwen3's in a number that no file has. */
+static bool may_be(const kn_kind *kind, const char *id) {
+    return strcmp(kind->id, id) == 0 || (strcmp(kind->id, "qwen3") == 0 && strcmp(id, qwen3_vl.id) == 0);
+}
+
+const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix) {
+    size_t i = 0;
+    while (i < KN_COUNT(rules) && !may_be(&rules[i].kind, id))
+        i++;
+    const kn_kind *kind = i < KN_COUNT(rules) ? kn_detect_role(w, rules[i].kind.role, prefix) : NULL;
+    if (kind && may_be(kind, id))
+        return kind;
+    prefix[0] = 0;
+    return NULL;
+}
+
+const char *const kn_sections[] = { "model.diffusion_model.", "text_encoders.", "vae.", NULL };
+
+const char *kn_section_of(const char *prefix) {
+    for (int i = 0; kn_sections[i]; i++)
+        if (strncmp(prefix, kn_sections[i], strlen(kn_sections[i])) == 0)
+            return kn_sections[i];
+    return "";
 }

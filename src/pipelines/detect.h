@@ -20,10 +20,20 @@ typedef struct kn_kind {
 
 enum { KN_PREFIX_MAX = 128 };
 
-/* NULL: nothing that is known. prefix is what stands in front of the network's own names (KN_PREFIX_MAX bytes). */
+/* NULL: nothing that is known. prefix is what stands in front of the network's own names (KN_PREFIX_MAX bytes). Of an
+ * all-in-one file the diffusion model. */
 const kn_kind *kn_detect(const kn_weights *w, char *prefix);
 
-/* Whether the file holds that kind of network, alone or among others. */
-bool kn_detect_as(const kn_weights *w, const char *id, char *prefix);
+/* What the file holds for that role, alone or among others; NULL: nothing that is known. */
+const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix);
+
+/* What the file holds, alone or among others, that is the kind called `id` or cannot be told from it by its header.
+ * NULL: there is none. */
+const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix);
+
+/* All-in-one files have a section per component: these prefixes, NULL-terminated, and the one of them that another
+ * prefix begins with, or "". */
+extern const char *const kn_sections[];
+const char *kn_section_of(const char *prefix);
 
 #endif

@@ -47,6 +47,11 @@ typedef struct kn_host_rows {
 } kn_host_rows;
 bool kn_host_rows_take(kn_job *j, kn_tensor t, kn_host_rows *ret, kn_error *err);
 
+/* The recipe's picture to start from as a latent, by an encoder of RGB pictures [h, w, 3] in -1 … 1. x: room for
+ * [channels][h][w]. */
+typedef kn_tensor kn_encode_fn(kn_run *r, void *ctx, kn_tensor picture);
+bool kn_job_encode_start(kn_job *j, kn_encode_fn *encode, void *ctx, float *x, kn_error *err);
+
 /* How the network of a pipeline sees a latent: one row per patch of patch x patch cells, in it channel by channel or
  * cell by cell. With patch 1 both are the same. */
 typedef enum kn_patch_order { KN_CHANNELS_OUTSIDE, KN_CHANNELS_INSIDE } kn_patch_order;

@@ -78,7 +78,8 @@ typedef struct kn_stage_report {
 
 typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
-    int prompt_tokens;
+    int prompt_tokens;                           /* that the model saw, its template included */
+    int dropped_tokens, dropped_negative_tokens; /* known when "encode" is told: cut from the end of a long prompt */
 } kn_draw_report;
 
 typedef struct kn_pipeline kn_pipeline;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 #include "image/resize.h"
 #include "image/transform.h"
 #include "models/qwen3_text.h"
@@ -17,6 +17,7 @@
 #include "models/vision_patches.h"
 #include "pipelines/config_json.h"
 #include "pipelines/job.h"
+#include "pipelines/qwen_tokenizer.h"
 
 static const double rope_base = 5e6; /* of Qwen3-VL; not in the file */
 
@@ -228,22 +229,15 @@ static bool begin_turn(const struct call *c, kn_buf *into) {
     return ok;
 }
 
-/* The user's text is literal: what looks like a control token in it stays text. An empty one is a space. */
+/* An empty prompt is a space. */
 static bool tokenize(const struct call *c, const char *prompt, kn_tokens *ret, kn_error *err) {
     static const char after[] = "<|im_end|>\n<|im_start|>assistant\n";
-    const char *text = *prompt ? prompt : " ";
     KN_AUTO_BUF before;
     kn_buf_init(&before, KN_TOKENIZER_MAX_TEXT_BYTES);
     if (!begin_turn(c, &before))
         return kn_fail(err, KN_E_RANGE, "the reference pictures take more than %d bytes of prompt",
                        KN_TOKENIZER_MAX_TEXT_BYTES);
-    const kn_text_part parts[] = {
-        { .text = before.data, .len = before.len },
-        { .text = text, .len = strlen(text), .literal = true },
-        { .text = after, .len = sizeof after - 1 },
-    };
-    return kn_tokenizer_encode_parts(c->p->tokenizer, parts, KN_COUNT(parts), ret, err) ||
-           kn_fail_within(err, "tokenizer");
+    return kn_qwen_tokenize(c->p->tokenizer, before.data, *prompt ? prompt : " ", after, ret, err);
 }
 
 /* The references among the tokens, and the runs of text between them behind the system turn. Refuses what the
@@ -453,24 +447,8 @@ static void close_pipeline(kn_pipeline *base) {
     kn_component_close(&p->vision);
     kn_component_close(&p->diffusion);
     kn_component_close(&p->vae);
-    if (p->tokenizer)
-        kn_tokenizer_close(p->tokenizer);
+    kn_tokenizer_close(p->tokenizer);
     free(p);
-}
-
-static bool open_tokenizer(struct qwen21 *p, const kn_source *source, kn_error *err) {
-    const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
-    bool ok = source->path ? kn_tokenizer_open(source->path, &p->tokenizer, err)
-                           : kn_tokenizer_open_bytes(&files, &p->tokenizer, err);
-    if (!ok && source->path)
-        kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
-    if (!ok)
-        return kn_fail_within(err, "tokenizer");
-    p->turn_start = kn_tokenizer_token(p->tokenizer, "<|im_start|>");
-    p->image_pad = kn_tokenizer_token(p->tokenizer, "<|image_pad|>");
-    if (p->turn_start < 0)
-        return kn_fail(err, KN_E_FORMAT, "tokenizer: it has no token <|im_start|>; it is not a Qwen tokenizer");
-    return true;
 }
 
 static bool vision_fits(const struct qwen21 *p, const kn_vl_config *config, kn_error *err) {
@@ -495,6 +473,7 @@ static bool vision_fits(const struct qwen21 *p, const kn_vl_config *config, kn_e
 
 static bool open_vision(struct qwen21 *p, const kn_source *source, kn_error *err) {
     kn_vl_config config = { 0 };
+    p->image_pad = kn_tokenizer_token(p->tokenizer, "<|image_pad|>");
     if (source->path && !kn_vl_config_read_beside(source->path, &config, err))
         return false;
     p->vision_network.layout = config.vision;
@@ -519,10 +498,8 @@ static bool find_vision(struct qwen21 *p, const kn_model_files *files, kn_error 
 
 /* The parts were made for each other only if their widths meet. */
 static bool parts_fit(const struct qwen21 *p, kn_error *err) {
-    if (kn_tokenizer_size(p->tokenizer) > p->text_network.vocabulary)
-        return kn_fail(err, KN_E_FORMAT,
-                       "tokenizer: it has %lld tokens, the text encoder's table only %lld; they do not belong together",
-                       (long long)kn_tokenizer_size(p->tokenizer), (long long)p->text_network.vocabulary);
+    if (!kn_qwen_tokenizer_fits(p->tokenizer, p->text_network.vocabulary, err))
+        return false;
     if (p->text_network.width != p->diffusion_network.text_width)
         return kn_fail(err, KN_E_FORMAT,
                        "text encoder: its width is %lld, the diffusion model wants %lld; they do not belong together",
@@ -542,7 +519,7 @@ bool kn_qwen21_pipeline_open(const kn_model_files *files, kn_device *device, kn_
     p->device = device;
     p->precision = precision;
     p->residency = residency;
-    if (open_tokenizer(p, &files->tokenizer, err) &&
+    if (kn_qwen_tokenizer_open(&files->tokenizer, &p->tokenizer, &p->turn_start, err) &&
         kn_component_open(&p->text, &kn_qwen21_text_slot, &files->text_encoder, &p->text_network, err) &&
         kn_component_open(&p->diffusion, &kn_qwen21_diffusion_slot, &files->diffusion_model, &p->diffusion_network,
                           err) &&

@@ -46,9 +46,14 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 /* ||got - want|| / ||want|| */
 double golden_distance(const float *want, const float *got, size_t n);
 
-/* Fails the test above 1e-4 or when the counts differ, naming the array. */
+/* Fails the test above the tolerance, naming the array. */
+void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance);
+/* Fails the test above 1e-4 or when the counts differ. */
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
 void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance);
+
+/* The same for what holds only the first of the recorded values. */
+void golden_compare_start(const golden *g, const char *name, const float *got, size_t count);
 
 /* Pictures: planes [c][h][w] of the references, rows [h * w, c] of ours. */
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows);

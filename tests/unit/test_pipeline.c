@@ -1,27 +1,15 @@
 /* Whole pictures against the recorded runs of the reference pipelines: every intermediate in exact precision, pixels in
  * exact and fast; and what a pipeline promises besides numbers. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
-#include "image/png.h"
+#include "golden_model.h"
 #include "image/read.h"
 #include "pipelines/inspect.h"
-#include "pipelines/model.h"
-#include "pipelines/settings.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
 #define DEMO   "../../models/demo" /* from the golden files */
-
-static kn_model *open_model(const kn_model_wish *wish) {
-    kn_model *m = NULL;
-    kn_error err = { 0 };
-    if (!kn_model_open(wish, &m, &err))
-        fail_msg("%s", err.text);
-    return m;
-}
 
 /* Compares what a pipeline dumps with the golden file, under the names that file has. */
 struct comparison {
@@ -60,46 +48,6 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         golden_compare_within(c->want, full, values, n, embeddings ? c->embeddings : c->rest);
     }
     c->compared += *full || strstr(name, "tokens");
-}
-
-static kn_image read_png(const char *path_below_data) {
-    KN_AUTO_BUF file;
-    golden_read(path_below_data, &file);
-    kn_image picture = { 0 };
-    kn_error err = { 0 };
-    if (!kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err))
-        fail_msg("%s: %s", path_below_data, err.text);
-    return picture;
-}
-
-static void compare_pictures(const kn_image *got, const kn_image *want, int most, double least_psnr) {
-    assert_int_equal(got->width, want->width);
-    assert_int_equal(got->height, want->height);
-    assert_int_equal(got->channels, want->channels);
-    size_t n = (size_t)got->width * got->height * got->channels;
-    int worst = 0;
-    double squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        int d = abs(got->pixels[i] - want->pixels[i]);
-        worst = KN_MAX(worst, d);
-        squares += d * d;
-    }
-    double psnr = squares > 0 ? 10 * log10(255.0 * 255.0 * (double)n / squares) : INFINITY;
-    print_message("    pixels differ by at most %d, PSNR %.1f dB\n", worst, psnr);
-    assert_true(worst <= most);
-    assert_true(psnr >= least_psnr);
-}
-
-static kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks) {
-    kn_settings settings;
-    kn_image picture = { 0 };
-    kn_draw_report report;
-    kn_error err = { 0 };
-    const kn_model_choice *c = &m->choice;
-    if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
-        !m->pipeline->generate(m->pipeline, &settings.recipe, hooks, &picture, &report, &err))
-        fail_msg("%s", err.text);
-    return picture;
 }
 
 static kn_wish wish_of_case(json_t *c, const golden *in, bool turbo) {
@@ -159,7 +107,7 @@ static void run_case(const char *folder, const char *profile, const char *precis
     double rest = tolerance_of(c, "rel_l2", 1e-4), embeddings = tolerance_of(c, "rel_l2_embeddings", rest);
     struct comparison comparison = { .want = &want, .embeddings = embeddings, .rest = rest };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
-    kn_image got = draw(m, &wish, &hooks);
+    kn_image got = draw(m, &wish, &hooks, NULL);
     if (exact)
         assert_true(comparison.compared >=
                     3 + wish.reference_count + (int)json_integer_value(json_object_get(c, "steps")));
@@ -258,7 +206,7 @@ static void run_demo_case(json_t *row, const char *precision) {
     }
     struct comparison comparison = { .want = &want };
     const kn_hooks hooks = { .dump = exact ? compare_demo_dump : NULL, .dump_ctx = &comparison };
-    kn_image got = draw(m, &wish, &hooks);
+    kn_image got = draw(m, &wish, &hooks, NULL);
     if (exact)
         assert_int_equal(comparison.compared, 6 + 8);
     snprintf(path, sizeof path, DEMO "/golden/%s.png", name);
@@ -297,7 +245,7 @@ static void exact_pixels_are_the_same_for_any_number_of_threads(void **state) {
                                .width = { true, 144 },
                                .height = { true, 80 } };
         const kn_hooks hooks = { 0 };
-        kn_image picture = draw(m, &wish, &hooks);
+        kn_image picture = draw(m, &wish, &hooks, NULL);
         if (threads == 1) {
             first = picture;
         } else {
@@ -328,7 +276,7 @@ static void a_kept_model_draws_the_same_again(void **state) {
                             .height = { true, 32 },
                             .cfg = { true, 3 } };
     const kn_hooks hooks = { 0 };
-    kn_image a = draw(m, &one, &hooks), b = draw(m, &other, &hooks), c = draw(m, &one, &hooks);
+    kn_image a = draw(m, &one, &hooks, NULL), b = draw(m, &other, &hooks, NULL), c = draw(m, &one, &hooks, NULL);
     assert_memory_equal(a.pixels, c.pixels, (size_t)a.width * a.height * a.channels);
     kn_image_free(&a);
     kn_image_free(&b);
@@ -386,16 +334,16 @@ static void strength_runs_the_last_steps_and_all_of_it_ignores_the_picture(void 
     kn_error err = { 0 };
     const kn_hooks hooks = { 0 };
     assert_true(make(m, &wish, &whole, &err));
-    kn_image plain = draw(m, &wish, &hooks);
+    kn_image plain = draw(m, &wish, &hooks, NULL);
     wish.init_image = &picture;
     wish.strength = (kn_optional){ true, 0.5 };
     assert_true(make(m, &wish, &part, &err));
     assert_int_equal(part.recipe.sigmas.steps, 2);
     assert_memory_equal(part.recipe.sigmas.at, whole.recipe.sigmas.at + 2, 3 * sizeof(float));
-    kn_image half = draw(m, &wish, &hooks);
+    kn_image half = draw(m, &wish, &hooks, NULL);
     assert_memory_not_equal(half.pixels, plain.pixels, (size_t)64 * 64 * 4);
     wish.strength.value = 1;
-    kn_image all = draw(m, &wish, &hooks);
+    kn_image all = draw(m, &wish, &hooks, NULL);
     assert_memory_equal(all.pixels, plain.pixels, (size_t)64 * 64 * 4);
     kn_image_free(&plain);
     kn_image_free(&half);
@@ -419,7 +367,7 @@ static void a_vision_encoder_may_have_a_file_of_its_own(void **state) {
     for (size_t i = 0; i < 2; i++) {
         const kn_model_wish model_wish = { .config = CONFIG, .vision = files[i] };
         kn_model *m = open_model(&model_wish);
-        drawn[i] = draw(m, &wish, &hooks);
+        drawn[i] = draw(m, &wish, &hooks, NULL);
         kn_model_close(m);
     }
     assert_int_equal(drawn[0].width, 64);
@@ -446,7 +394,7 @@ static void a_model_that_cannot_see_says_why(void **state) {
         kn_model *m = open_model(&rows[i].wish);
         kn_wish wish = { .prompt = "x", .width = { true, 32 }, .height = { true, 32 } };
         const kn_hooks hooks = { 0 };
-        kn_image drawn = draw(m, &wish, &hooks), none = { 0 };
+        kn_image drawn = draw(m, &wish, &hooks, NULL), none = { 0 };
         kn_image_free(&drawn);
         wish.references = &picture;
         wish.reference_count = 1;
@@ -568,7 +516,7 @@ static void inspection_counts_the_quantised_layers_of_every_format(void **state)
         const kn_source source = { .path = path.path };
         kn_inspection found;
         kn_error err = { 0 };
-        if (!kn_inspect_file(&source, &found, &err))
+        if (!kn_inspect_file(&source, NULL, &found, &err))
             fail_msg("%s: %s", rows[i].file, err.text);
         assert_string_equal(found.kind->id, rows[i].kind);
         assert_int_equal(found.quantised_layers, rows[i].layers);

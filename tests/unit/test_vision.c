@@ -154,7 +154,7 @@ static void qwen3_reads_a_prompt_as_the_reference(void **state) {
     struct watcher w;
     kn_run r = open_run();
     watch(&r, &w, &g, 1);
-    kn_qwen3_text_forward(&r, &m, ids, (int64_t)n);
+    kn_qwen3_text_forward(&r, &m, ids, (int64_t)n, m.layers);
     close_run(&r);
     assert_int_equal(w.compared, 4);
     golden_close(&g);
