@@ -91,10 +91,16 @@ kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up);                   
 
 /* Norms over the last dimension. */
 kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /* x / sqrt(mean(x^2) + eps) * w */
+/* The same, then * (1 + scale); scale [d] may be none. */
+kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor scale, float eps);
 /* LayerNorm without affine part, then * (1 + scale) + shift; scale, shift [d], each may be none. */
 kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift, float eps);
 /* x / max(|x|_2, 1e-12) * sqrt(d) * w, then silu if asked: the norm of the Wan-style VAEs. */
 kn_tensor kn_unit_norm(kn_run *r, kn_tensor x, const kn_weight *w, bool silu);
+/* Over all of a picture [h, w, c], c / groups channels at a time: (x - mean) / sqrt(variance + eps) * w + bias, then
+ * silu if asked; w, bias [c]. */
+kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_weight *bias, int groups, float eps,
+                        bool silu);
 
 /* Attention. */
 typedef enum kn_rope_pairs { KN_ROPE_INTERLEAVED, KN_ROPE_HALVES } kn_rope_pairs; /* (2j, 2j+1) or (j, j + d/2) */

@@ -56,7 +56,7 @@ static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn
     kn_scope_close(r, s, KN_NONE);
 }
 
-kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n) {
+kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
     float *positions = malloc(sizeof(float) * (size_t)n);
     if (!positions) {
         kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
@@ -70,7 +70,7 @@ kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t
     free(positions);
     kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
     kn_watch(r, x, "hidden_states.0");
-    for (int i = 0; i < m->layers; i++) {
+    for (int i = 0; i < layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
     }

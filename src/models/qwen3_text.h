@@ -26,8 +26,8 @@ typedef struct kn_qwen3_text {
  * be in the file; they are not used. What is missing shows in kn_binder_finish. */
 void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base);
 
-/* ids -> the residual stream after all layers, without the final norm: [n, width]. Causal, positions 0 … n - 1.
- * ids must be below m->vocabulary. Watched as "hidden_states.K" (K layers done; 0 is the embedding). */
-kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n);
+/* ids -> the residual stream after the first `layers` layers, without the final norm: [n, width]. Causal, positions
+ * 0 … n - 1. ids must be below m->vocabulary. Watched as "hidden_states.K" (K layers done; 0 is the embedding). */
+kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers);
 
 #endif

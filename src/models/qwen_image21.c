@@ -1,7 +1,8 @@
 #include "models/qwen_image21.h"
 
-#include <math.h>
 #include <stdlib.h>
+
+#include "models/timestep.h"
 
 static const float eps = 1e-6f;
 
@@ -14,7 +15,7 @@ void kn_qwen21_load(kn_qwen21 *m, kn_binder *b) {
     m->text_width = m->text_in.dim[1];
     m->text_norm = kn_take_vector(b, m->text_width, 1, "txt_in.text_norm.weight"); /* stored zero-centred */
     m->text_out = kn_take_matrix(b, d, d, "txt_in.out_layer");
-    m->time_in = kn_take_matrix(b, d, 256, "time_text_embed.timestep_embedder.linear_1");
+    m->time_in = kn_take_matrix(b, d, KN_TIMESTEP_WAVES, "time_text_embed.timestep_embedder.linear_1");
     m->time_out = kn_take_matrix(b, d, d, "time_text_embed.timestep_embedder.linear_2");
     m->modulation = kn_take_matrix(b, 4 * d, d, "modulation.1");
     m->final_scale = kn_take_matrix(b, d, d, "norm_out.linear");
@@ -63,14 +64,7 @@ struct modulation {
 };
 
 static struct modulation modulate(kn_run *r, const kn_qwen21 *m, float sigma) {
-    enum { HALF = 128 };
-    float wave[2 * HALF];
-    for (int i = 0; i < HALF; i++) {
-        float angle = 1000.0f * sigma * (float)exp(-log(10000.0) * i / HALF);
-        wave[i] = (float)cos((double)angle);
-        wave[HALF + i] = (float)sin((double)angle);
-    }
-    kn_tensor t = kn_linear(r, kn_upload(r, 2, (int64_t[]){ 1, 2 * HALF }, wave), &m->time_in);
+    kn_tensor t = kn_linear(r, kn_timestep_waves(r, 1000.0f * sigma), &m->time_in);
     kn_silu(r, t);
     t = kn_linear(r, t, &m->time_out); /* [1, width] */
     kn_watch(r, t, "temb");

@@ -16,9 +16,11 @@ kn_rope kn_rope_new(kn_run *r, const kn_rope_axes *axes, const float *positions,
     int64_t column = 0;
     for (int a = 0; a < axes->count; a++) {
         for (int j = 0; j < axes->pairs[a]; j++, column++) {
-            float frequency = (float)(1.0 / pow(axes->base, (double)j / axes->pairs[a]));
+            double frequency = 1.0 / pow(axes->base, (double)j / axes->pairs[a]);
+            if (!axes->double_angles)
+                frequency = (double)(float)frequency;
             for (int64_t i = 0; i < n; i++) {
-                float angle = positions[i * axes->count + a] * frequency;
+                float angle = (float)((double)positions[i * axes->count + a] * frequency);
                 cos_at[i * half + column] = (float)cos((double)angle);
                 sin_at[i * half + column] = (float)sin((double)angle);
             }

@@ -1,5 +1,5 @@
-/* Tables for rotary position embedding: cos and sin of position * base^(-2j/d) for j = 0 … d/2 - 1, angles in float32
- * as the references compute them (RoFormer, arXiv:2104.09864). */
+/* Tables for rotary position embedding: cos and sin of position * base^(-2j/d) for j = 0 … d/2 - 1, angles are
+ * rounded to float32 as in the references (RoFormer, arXiv:2104.09864). */
 #ifndef KN_MODELS_ROPE_H
 #define KN_MODELS_ROPE_H
 
@@ -12,6 +12,7 @@ typedef struct kn_rope_axes {
     int count;
     int pairs[KN_ROPE_MAX_AXES];
     double base;
+    bool double_angles; /* the frequency is not rounded before it is multiplied by the position */
 } kn_rope_axes;
 
 typedef struct kn_rope {

@@ -100,7 +100,7 @@ static bool encode(struct call *c, const char *prompt, const char *sign, kn_host
 
     kn_scope s = kn_scope_open(r);
     int64_t skip = system_rows(&tokens, p->turn_start);
-    kn_tensor x = kn_qwen3_text_forward(r, &p->text_network, tokens.id, (int64_t)tokens.n);
+    kn_tensor x = kn_qwen3_text_forward(r, &p->text_network, tokens.id, (int64_t)tokens.n, p->text_network.layers);
     kn_check_finite(r, x, "text encoder output");
     bool ok = kn_host_rows_take(&c->job, kn_rows(r, x, skip, (int64_t)tokens.n - skip), ret, err);
     kn_scope_close(r, s, KN_NONE);

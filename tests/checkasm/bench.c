@@ -58,6 +58,11 @@ static void op_rms_norm(const job *j) {
     kn_rms_norm(&run, kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in }), &w, 1e-6f);
 }
 
+static void op_group_norm(const job *j) {
+    kn_weight w = { .data = numbers, .dtype = KN_F32, .rank = 1, .dim = { j->in }, .scale = 1, .name = "w" };
+    kn_group_norm(&run, kn_reshape(&run, input, 3, (int64_t[]){ j->n, j->n, j->in }), &w, &w, 32, 1e-6f, true);
+}
+
 static void op_unit_norm(const job *j) {
     kn_weight w = { .data = numbers, .dtype = KN_F32, .rank = 1, .dim = { j->in }, .scale = 1, .name = "w" };
     kn_unit_norm(&run, kn_reshape(&run, input, 2, (int64_t[]){ j->n, j->in }), &w, true);
@@ -162,6 +167,8 @@ static void bench_tier(void) {
     best_of(&(job){ "silu 1024x1024", op_silu, 1024, 1024, 0, KN_F32, 0, 8.0 * 1024 * 1024 }, 1024 * 1024);
     best_of(&(job){ "rms_norm 1024x1024", op_rms_norm, 1024, 1024, 0, KN_F32, 0, 8.0 * 1024 * 1024 }, 1024 * 1024);
     best_of(&(job){ "check_finite 1024x1024", op_finite, 1024, 1024, 0, KN_F32, 0, 4.0 * 1024 * 1024 }, 1024 * 1024);
+    best_of(&(job){ "group_norm, silu 256x256x128", op_group_norm, 256, 128, 0, KN_F32, 0, 12.0 * 65536 * 128 },
+            65536 * 128);
     best_of(&(job){ "unit_norm, silu 65536x144", op_unit_norm, 65536, 144, 0, KN_F32, 0, 8.0 * 65536 * 144 },
             65536 * 144);
     best_of(&(job){ "rope halves 1024, 8 x 128", op_rope, 1024, 128, 8, KN_ROPE_HALVES, 0, 8.0 * 1024 * 1024 },

@@ -459,6 +459,29 @@ static void check_unit_norm(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+static void check_affine(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t n = random_size(MOST);
+        const float *x = random_input(input_a, 3), *scale = random_input(input_b, 2), *shift = random_input(input_c, 1);
+        fill_pair(&out, 1);
+        ref->affine(x, scale, shift, round % 2, want_of(&out), n);
+        tier->affine(x, scale, shift, round % 2, got_of(&out), n);
+        compare_pair(&out, n, 1e-6, 1);
+    }
+}
+
+/* Means and squares one behind the other in one array. */
+static void check_moments(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t rows = random_below(40) + 1, n = random_size(MOST / KN_MAX(rows, 2));
+        const float *x = random_input(input_a, 3);
+        fill_pair(&out, 1);
+        ref->moments(x, rows, n, want_of(&out), want_of(&out) + n);
+        tier->moments(x, rows, n, got_of(&out), got_of(&out) + n);
+        compare_pair(&out, 2 * n, 1e-6, 3);
+    }
+}
+
 static void check_rotate(const kn_kernels *ref, const kn_kernels *tier) {
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
         size_t n = random_size(MOST / 2) * 2;
@@ -497,6 +520,8 @@ static const struct {
     { "rms_norm", check_rms_norm },
     { "norm_modulate", check_norm_modulate },
     { "unit_norm", check_unit_norm },
+    { "affine", check_affine },
+    { "moments", check_moments },
     { "rotate", check_rotate },
 };
 

@@ -46,6 +46,9 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 /* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
 
+/* The same for what holds only the first of the recorded values. */
+void golden_compare_start(const golden *g, const char *name, const float *got, size_t count);
+
 /* Pictures: planes [c][h][w] of the references, rows [h * w, c] of ours. */
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows);
 void rows_to_planes(const float *rows, int64_t channels, int64_t cells, float *planes);
@@ -58,5 +61,19 @@ typedef struct bound {
 bound bind_file(const char *path_below_data, const char *prefix, void (*take)(void *network, kn_binder *b),
                 void *network);
 void unbind(bound *b);
+
+/* Fixtures of a program that runs networks: one device of two threads for all its tests. */
+int open_device(void **state);
+int close_device(void **state);
+
+/* Compares what models show with a golden file; names that it does not have are passed over. */
+struct watcher {
+    const golden *want;
+    const char *front;              /* in front of the watched name */
+    bool picture;                   /* [h, w, c] here, [c, h, w] there */
+    const char *const *first_parts; /* names, NULL-terminated, of which only the first part is shown; NULL: none */
+};
+kn_run open_run(struct watcher *w); /* in exact precision; w may be NULL */
+void close_run(kn_run *r);          /* fails the test if the run has failed */
 
 #endif

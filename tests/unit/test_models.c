@@ -11,48 +11,6 @@
 #include "models/vae_qwen21.h"
 #include "pipelines/decode.h"
 
-/* Shared by all tests: a device of two threads, and a run that compares what models show with a golden file. */
-static kn_device *device;
-
-struct watcher {
-    const golden *want;
-    const char *front; /* in front of the watched name */
-    bool picture;      /* [h, w, c] here, [c, h, w] there */
-};
-
-static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t) {
-    struct watcher *w = ctx;
-    char full[128];
-    snprintf(full, sizeof full, "%s%s", w->front, name);
-    if (!golden_has(w->want, full))
-        return;
-    size_t n = (size_t)kn_elements(t);
-    float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);
-    kn_download(r, t, got);
-    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
-    rows_to_planes(got, channels, (int64_t)n / channels, planes);
-    golden_compare(w->want, full, planes, n);
-    free(got);
-    free(planes);
-}
-
-static kn_run open_run(struct watcher *w) {
-    kn_run r;
-    kn_error err = { 0 };
-    assert_true(kn_run_open(device, KN_EXACT, NULL, 0, &r, &err));
-    if (w) {
-        r.watch = compare_watched;
-        r.watch_ctx = w;
-    }
-    return r;
-}
-
-static void close_run(kn_run *r) {
-    if (r->err.code != KN_OK)
-        fail_msg("%s", r->err.text);
-    kn_run_close(r);
-}
-
 /* Text encoder. */
 
 static void take_text(void *network, kn_binder *b) {
@@ -73,7 +31,7 @@ static void text_encoder_gives_every_hidden_state(void **state) {
         const int32_t *ids = golden_ints(&g, name, &n);
         struct watcher w = { .want = &g, .front = front };
         kn_run r = open_run(&w);
-        kn_tensor x = kn_qwen3_text_forward(&r, &m, ids, (int64_t)n);
+        kn_tensor x = kn_qwen3_text_forward(&r, &m, ids, (int64_t)n, m.layers);
         assert_int_equal(kn_elements(x), (int64_t)n * m.width);
         close_run(&r);
     }
@@ -328,21 +286,6 @@ static void tiled_decode_blends_as_the_reference(void **state) {
     golden_close(&in);
     golden_close(&want);
     unbind(&b);
-}
-
-static int open_device(void **state) {
-    (void)state;
-    kn_error err = { 0 };
-    if (!kn_device_open_cpu(2, &device, &err))
-        return -1;
-    print_message("  kernels: %s\n", kn_device_kernels(device));
-    return 0;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    kn_device_close(device);
-    return 0;
 }
 
 int main(void) {

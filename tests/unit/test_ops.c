@@ -181,6 +181,69 @@ static void norms_have_their_known_values(void **state) {
     end(&r);
 }
 
+static void rms_norm_is_modulated_by_one_plus_the_scale(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float w[] = { 1, 2, 3, 4 };
+    kn_weight wv = vector(w, 4);
+    kn_tensor x = kn_upload(&r, DIMS(2, 4), (float[]){ 2, -2, 2, -2, 0, 0, 0, 0 });
+    kn_tensor scale = kn_upload(&r, DIMS(1, 4), (float[]){ 0, 1, -1, 0.1f });
+    ASSERT_LIST(&r, kn_rms_norm_modulate(&r, x, &wv, scale, 0.84f), 1e-6, 0.9090909, -3.6363636, 0, -4, 0, 0, 0, 0);
+    ASSERT_LIST(&r, kn_rms_norm_modulate(&r, x, &wv, (kn_tensor){ 0 }, 0.84f), 1e-6, 0.9090909, -1.8181818, 2.7272727,
+                -3.6363636, 0, 0, 0, 0);
+    kn_rms_norm_modulate(&r, x, &wv, kn_upload(&r, DIMS(3), w), 0.84f);
+    assert_failed(&r, KN_E_USAGE, "a scale of [3]");
+    end(&r);
+}
+
+static void check_group_norm(kn_run *r, int64_t h, int64_t w, int64_t c, int groups, float far, bool silu) {
+    int64_t n = h * w * c, group = c / groups;
+    float *x = random_values(n), *weight = random_values(c), *bias = random_values(c);
+    double *expected = malloc((size_t)n * sizeof *expected);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(i % c + 1) * x[i] + far;
+    for (int g = 0; g < groups; g++) {
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (i % c / group == g)
+                mean += x[i] / (double)(h * w * group);
+        for (int64_t i = 0; i < n; i++)
+            if (i % c / group == g)
+                variance += (x[i] - mean) * (x[i] - mean) / (double)(h * w * group);
+        for (int64_t i = 0; i < n; i++) {
+            if (i % c / group != g)
+                continue;
+            double v = (x[i] - mean) / sqrt(variance + 1e-6) * weight[i % c] + bias[i % c];
+            expected[i] = silu ? v / (1 + exp(-v)) : v;
+        }
+    }
+    kn_scope s = kn_scope_open(r);
+    kn_weight wv = vector(weight, c), bv = vector(bias, c);
+    assert_values(r, kn_group_norm(r, kn_upload(r, DIMS(h, w, c), x), &wv, &bv, groups, 1e-6f, silu), expected,
+                  2e-6 * (1 + (double)far));
+    kn_scope_close(r, s, (kn_tensor){ 0 });
+    free(x);
+    free(weight);
+    free(bias);
+    free(expected);
+}
+
+static void group_norm_takes_channels_together_over_all_pixels(void **state) {
+    (void)state;
+    kn_run r = begin(2);
+    check_group_norm(&r, 1, 1, 4, 2, 0, false);
+    check_group_norm(&r, 3, 5, 32, 32, 0, true);
+    check_group_norm(&r, 7, 9, 6, 3, 100, false);  /* far from zero: the deviation must not drown */
+    check_group_norm(&r, 40, 70, 64, 32, 1, true); /* many pieces, the last one smaller */
+    check_group_norm(&r, 2, 2, 17, 1, 0, false);
+    float v[6] = { 0 };
+    kn_weight wv = vector(v, 3);
+    kn_tensor x = kn_upload(&r, DIMS(2, 1, 3), v);
+    kn_group_norm(&r, x, &wv, &wv, 2, 1e-6f, false);
+    assert_failed(&r, KN_E_USAGE, "group_norm of [2, 1, 3] in 2 groups");
+    end(&r);
+}
+
 static void rope_turns_neighbours_or_halves(void **state) {
     (void)state;
     kn_run r = begin(1);
@@ -431,7 +494,7 @@ static float *compute_something(unsigned threads, int64_t *ret_n) {
     kn_tensor kv = kn_upload(&r, DIMS(N, D / HEADS), m);
     kn_tensor a = kn_attention(&r, x, (kn_kv){ kv, kv }, (kn_kv){ kv, kv }, HEADS, 1, true);
     kn_tensor c = kn_conv2d(&r, kn_reshape(&r, x, DIMS(15, 10, D)), &bf16, 1, (kn_pad){ 1, 1, 1, 1 });
-    c = kn_unit_norm(&r, c, &wv, true);
+    c = kn_group_norm(&r, kn_unit_norm(&r, c, &wv, true), &wv, &wv, 32, 1e-6f, true);
     const kn_tensor parts[] = { y, few, a, c };
     float *all = malloc(sizeof(float) * (N * 3 * D + 5 * 3 * D + 2 * N * D));
     int64_t n = 0;
@@ -473,6 +536,8 @@ int main(void) {
         cmocka_unit_test(additions_are_in_place),
         cmocka_unit_test(swiglu_takes_the_gate_first),
         cmocka_unit_test(norms_have_their_known_values),
+        cmocka_unit_test(rms_norm_is_modulated_by_one_plus_the_scale),
+        cmocka_unit_test(group_norm_takes_channels_together_over_all_pixels),
         cmocka_unit_test(rope_turns_neighbours_or_halves),
         cmocka_unit_test(attention_is_softmax_over_both_segments),
         cmocka_unit_test(attention_refuses_heads_that_do_not_divide),

@@ -103,6 +103,7 @@ kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up) {
 }
 
 struct affine {
+    const kn_kernels *kernels;
     float *x;
     const float *scale, *shift;
     int64_t width;
@@ -111,13 +112,12 @@ struct affine {
 static void affine_range(void *ctx, int64_t from, int64_t count) {
     const struct affine *s = ctx;
     for (int64_t i = from; i < from + count; i++)
-        for (int64_t c = 0; c < s->width; c++)
-            s->x[i * s->width + c] = s->x[i * s->width + c] * s->scale[c] + s->shift[c];
+        s->kernels->affine(s->x + i * s->width, s->scale, s->shift, false, s->x + i * s->width, (size_t)s->width);
 }
 
 void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift) {
     if (!kn_op_starts(r, "affine", x, 1))
         return;
-    struct affine s = { kn_data(x), scale, shift, kn_last_dim(x) };
+    struct affine s = { &r->device->kernels, kn_data(x), scale, shift, kn_last_dim(x) };
     kn_parallel_ranges(r, kn_row_count(x), rows_per_task(s.width), 2.0 * (double)kn_elements(x), affine_range, &s);
 }

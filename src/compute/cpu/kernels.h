@@ -60,10 +60,13 @@ typedef struct kn_kernels {
     void (*swiglu)(const float *gate, const float *up, float *out, size_t n);
     bool (*is_finite)(const float *x, size_t n);
 
-    /* one row of n; scale and shift may be NULL, out may be x */
+    /* one row of n; scale and shift of norm_modulate may be NULL, out may be x */
     void (*rms_norm)(const float *x, const float *w, float eps, float *out, size_t n);
     void (*norm_modulate)(const float *x, const float *scale, const float *shift, float eps, float *out, size_t n);
     void (*unit_norm)(const float *x, const float *w, bool silu, float *out, size_t n);
+    void (*affine)(const float *x, const float *scale, const float *shift, bool silu, float *out, size_t n);
+    /* columns of x [rows, n], rows > 0: their means, and their sums of (x - mean)^2 */
+    void (*moments)(const float *x, size_t rows, size_t n, float *mean, float *squares);
     /* one head of n, cos and sin [n / 2]; rotates in place */
     void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
 } kn_kernels;

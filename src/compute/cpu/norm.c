@@ -1,5 +1,8 @@
 #include "compute/cpu/device.h"
 
+#include <math.h>
+#include <string.h>
+
 struct norm {
     const kn_kernels *kernels;
     const float *x, *w, *scale, *shift;
@@ -47,6 +50,28 @@ kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps) {
     return s.w ? norm(r, x, s, rms_range) : kn_none;
 }
 
+kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor scale, float eps) {
+    if (!scale.rank)
+        return kn_rms_norm(r, x, w, eps);
+    if (!kn_op_starts(r, "rms_norm_modulate", x, 1))
+        return kn_none;
+    int64_t width = kn_last_dim(x);
+    if (kn_elements(scale) != width) {
+        kn_run_fail(r, KN_E_USAGE, "rms_norm_modulate of [%s] by a scale of [%s]", kn_shape(x.rank, x.dim).text,
+                    kn_shape(scale.rank, scale.dim).text);
+        return kn_none;
+    }
+    const float *weight = kn_vector(r, w, width, "rms_norm_modulate");
+    kn_tensor both = kn_new(r, 1, &width); /* weight * (1 + scale): one vector for all rows */
+    if (!kn_go_on(r))
+        return kn_none;
+    memcpy(kn_data(both), weight, (size_t)width * sizeof *weight);
+    r->device->kernels.add_gated(kn_data(both), weight, kn_data(scale), (size_t)width);
+    kn_tensor y = norm(r, x, (struct norm){ .w = kn_data(both), .eps = eps }, rms_range);
+    kn_drop(r, both);
+    return y;
+}
+
 kn_tensor kn_unit_norm(kn_run *r, kn_tensor x, const kn_weight *w, bool silu) {
     if (!kn_op_starts(r, "unit_norm", x, 1))
         return kn_none;
@@ -68,6 +93,102 @@ kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor sh
                       .shift = shift.rank ? kn_data(shift) : NULL,
                       .eps = eps };
     return norm(r, x, s, modulate_range);
+}
+
+/* A picture is cut into pieces of as many pixels whatever the number of threads. First each piece's moments by channel,
+ * then per group what they make together, and from that one scale and shift per channel. */
+struct group_norm {
+    const kn_kernels *kernels;
+    const float *x, *w, *bias;
+    float *out;
+    float *mean, *squares;         /* [pieces, channels] each */
+    float *scale, *shift;          /* [channels] */
+    int64_t rows, channels, group; /* group: channels in one */
+    int64_t piece, pieces;         /* rows in a piece */
+    float eps;
+    bool silu;
+};
+
+static int64_t piece_rows(const struct group_norm *s, int64_t piece) {
+    return KN_MIN(s->piece, s->rows - piece * s->piece);
+}
+
+static void moments_of_pieces(void *ctx, int64_t from, int64_t count) {
+    const struct group_norm *s = ctx;
+    for (int64_t p = from; p < from + count; p++)
+        s->kernels->moments(s->x + p * s->piece * s->channels, (size_t)piece_rows(s, p), (size_t)s->channels,
+                            s->mean + p * s->channels, s->squares + p * s->channels);
+}
+
+static void join_groups(void *ctx, int64_t from, int64_t count) {
+    const struct group_norm *s = ctx;
+    double n = (double)(s->rows * s->group);
+    for (int64_t c0 = from * s->group; c0 < (from + count) * s->group; c0 += s->group) {
+        double mean = 0, squares = 0;
+        for (int64_t p = 0; p < s->pieces; p++)
+            for (int64_t c = c0; c < c0 + s->group; c++)
+                mean += (double)s->mean[p * s->channels + c] * (double)piece_rows(s, p);
+        mean /= n;
+        for (int64_t p = 0; p < s->pieces; p++)
+            for (int64_t c = c0; c < c0 + s->group; c++) {
+                double off = s->mean[p * s->channels + c] - mean;
+                squares += s->squares[p * s->channels + c] + off * off * (double)piece_rows(s, p);
+            }
+        double by = 1 / sqrt(squares / n + s->eps);
+        for (int64_t c = c0; c < c0 + s->group; c++) {
+            s->scale[c] = (float)(by * s->w[c]);
+            s->shift[c] = (float)(s->bias[c] - mean * by * s->w[c]);
+        }
+    }
+}
+
+static void scale_pieces(void *ctx, int64_t from, int64_t count) {
+    const struct group_norm *s = ctx;
+    int64_t first = from * s->piece, end = KN_MIN(s->rows, (from + count) * s->piece);
+    for (int64_t i = first; i < end; i++)
+        s->kernels->affine(s->x + i * s->channels, s->scale, s->shift, s->silu, s->out + i * s->channels,
+                           (size_t)s->channels);
+}
+
+kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_weight *bias, int groups, float eps,
+                        bool silu) {
+    if (!kn_op_starts(r, "group_norm", x, 3))
+        return kn_none;
+    int64_t channels = kn_last_dim(x);
+    if (groups < 1 || channels % groups) {
+        kn_run_fail(r, KN_E_USAGE, "group_norm of [%s] in %d groups", kn_shape(x.rank, x.dim).text, groups);
+        return kn_none;
+    }
+    struct group_norm s = { .kernels = &r->device->kernels,
+                            .x = kn_data(x),
+                            .w = kn_vector(r, w, channels, "group_norm"),
+                            .bias = kn_vector(r, bias, channels, "group_norm"),
+                            .rows = kn_row_count(x),
+                            .channels = channels,
+                            .group = channels / groups,
+                            .piece = KN_MAX(1, (1 << 14) / KN_MAX(1, channels)),
+                            .eps = eps,
+                            .silu = silu };
+    s.pieces = (s.rows + s.piece - 1) / s.piece;
+    kn_tensor y = kn_new_like(r, x, channels);
+    kn_tensor mean = kn_new(r, 2, (int64_t[]){ s.pieces, channels }), scale = kn_new(r, 1, &channels);
+    kn_tensor squares = kn_new(r, 2, (int64_t[]){ s.pieces, channels }), shift = kn_new(r, 1, &channels);
+    if (!kn_go_on(r) || kn_elements(y) == 0)
+        return y;
+    s.out = kn_data(y);
+    s.mean = kn_data(mean);
+    s.squares = kn_data(squares);
+    s.scale = kn_data(scale);
+    s.shift = kn_data(shift);
+    double work = 8.0 * (double)kn_elements(x);
+    bool done = kn_parallel_ranges(r, s.pieces, 1, work, moments_of_pieces, &s) &&
+                kn_parallel_ranges(r, groups, 1, 8.0 * (double)kn_elements(mean), join_groups, &s) &&
+                kn_parallel_ranges(r, s.pieces, 1, work, scale_pieces, &s);
+    kn_drop(r, mean);
+    kn_drop(r, squares);
+    kn_drop(r, scale);
+    kn_drop(r, shift);
+    return done ? y : kn_none;
 }
 
 struct rope {

@@ -149,6 +149,25 @@ static void unit_norm(const float *x, const float *w, bool with_silu, float *out
     }
 }
 
+static void affine(const float *x, const float *scale, const float *shift, bool with_silu, float *out, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float v = (float)((double)x[i] * scale[i] + shift[i]);
+        out[i] = with_silu ? silu_of(v) : v;
+    }
+}
+
+static void moments(const float *x, size_t rows, size_t n, float *mean, float *squares) {
+    for (size_t j = 0; j < n; j++) {
+        double sum = 0, s = 0;
+        for (size_t i = 0; i < rows; i++)
+            sum += x[i * n + j];
+        mean[j] = (float)(sum / (double)rows);
+        for (size_t i = 0; i < rows; i++)
+            s += ((double)x[i * n + j] - mean[j]) * ((double)x[i * n + j] - mean[j]);
+        squares[j] = (float)s;
+    }
+}
+
 static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs) {
     for (size_t j = 0; j < n / 2; j++) {
         float *first = pairs == KN_ROPE_HALVES ? x + j : x + 2 * j;
@@ -186,6 +205,8 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .rms_norm = rms_norm,
         .norm_modulate = norm_modulate,
         .unit_norm = unit_norm,
+        .affine = affine,
+        .moments = moments,
         .rotate = rotate,
     };
 }

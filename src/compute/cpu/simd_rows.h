@@ -140,6 +140,29 @@ static void unit_norm(const float *x, const float *w, bool with_silu, float *out
     }
 }
 
+static void affine(const float *x, const float *scale, const float *shift, bool with_silu, float *out, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        vec v = v_fma(v_take(x + i, n - i), v_take(scale + i, n - i), v_take(shift + i, n - i));
+        v_put(out + i, with_silu ? v_silu(v) : v, n - i);
+    }
+}
+
+/* Whoever calls this keeps x small enough to be in the cache when it is read again. */
+static void moments(const float *x, size_t rows, size_t n, float *mean, float *squares) {
+    for (size_t j = 0; j < n; j += LANES) {
+        vec sum = v_zero(), s = v_zero();
+        for (size_t i = 0; i < rows; i++)
+            sum = v_add(sum, v_take(x + i * n + j, n - j));
+        vec m = v_mul(sum, v_set(1 / (float)rows));
+        for (size_t i = 0; i < rows; i++) {
+            vec d = v_sub(v_take(x + i * n + j, n - j), m);
+            s = v_fma(d, d, s);
+        }
+        v_put(mean + j, m, n - j);
+        v_put(squares + j, s, n - j);
+    }
+}
+
 static void rotate_halves(float *x, const float *cos, const float *sin, size_t half) {
     for (size_t j = 0; j < half; j += LANES) {
         size_t m = half - j;

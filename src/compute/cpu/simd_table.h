@@ -26,6 +26,8 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->rms_norm = rms_norm;
     k->norm_modulate = norm_modulate;
     k->unit_norm = unit_norm;
+    k->affine = affine;
+    k->moments = moments;
     k->rotate = rotate;
 }
 
