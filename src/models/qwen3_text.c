@@ -56,7 +56,21 @@ static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn
     kn_scope_close(r, s, KN_NONE);
 }
 
-kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
+/* Hidden states that are gathered on the way. */
+struct taps {
+    const int *after; /* so many layers */
+    int count;
+    kn_tensor into; /* [n, count * width] */
+};
+
+static void gather(kn_run *r, const kn_qwen3_text *m, const struct taps *t, int layers, kn_tensor x) {
+    for (int i = 0; t && i < t->count; i++)
+        if (t->after[i] == layers)
+            kn_copy_columns(r, t->into, i * m->width, x);
+}
+
+static kn_tensor run(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers,
+                     const struct taps *taps) {
     float *positions = malloc(sizeof(float) * (size_t)n);
     if (!positions) {
         kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
@@ -73,6 +87,18 @@ kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t
     for (int i = 0; i < layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
+        gather(r, m, taps, i + 1, x);
     }
     return kn_scope_close(r, s, x);
+}
+
+kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
+    return run(r, m, ids, n, layers, NULL);
+}
+
+kn_tensor kn_qwen3_text_taps(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, const int *after,
+                             int count) {
+    const struct taps taps = { after, count, kn_new(r, 2, (int64_t[]){ n, count * m->width }) };
+    kn_drop(r, run(r, m, ids, n, after[count - 1], &taps));
+    return taps.into;
 }

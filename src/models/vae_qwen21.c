@@ -106,7 +106,7 @@ kn_tensor kn_vae21_encode(kn_run *r, const kn_vae21 *m, kn_tensor picture) {
         x = kn_wan_next(r, x, y);
         kn_watch(r, x, "down%d", l);
     }
-    x = kn_wan_out_run(r, e, kn_wan_middle_run(r, e, x));
+    x = kn_wan_out_run(r, e, kn_wan_middle_run(r, e, "mid_block", x));
     kn_watch(r, x, "conv_out");
     x = kn_wan_next(r, x, kn_linear(r, x, &m->after_encoder)); /* [h, w, 64] */
     kn_watch(r, x, "mean");
@@ -123,7 +123,7 @@ kn_tensor kn_vae21_decode(kn_run *r, const kn_vae21 *m, kn_tensor latent) {
     x = kn_wan_next(r, x, kn_linear(r, x, &m->before_decoder));
     x = kn_wan_next(r, x, kn_conv2d(r, x, &d->in, 1, kn_wan_around));
     kn_watch(r, x, "conv_in");
-    x = kn_wan_middle_run(r, d, x);
+    x = kn_wan_middle_run(r, d, "mid_block", x);
     for (int l = 0; l < KN_VAE21_LEVELS; l++) {
         const kn_wan_level *v = &d->level[l];
         kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x);

@@ -84,7 +84,7 @@ kn_tensor kn_vae_wan_encode(kn_run *r, const kn_vae_wan *m, kn_tensor picture) {
     const kn_wan_half *e = &m->encoder;
     kn_scope s = kn_scope_open(r);
     kn_tensor x = kn_conv2d(r, picture, &e->in, 1, kn_wan_around);
-    kn_watch(r, x, "conv_in");
+    kn_watch(r, x, "encoder.conv_in");
     for (int l = 0; l < KN_VAE_WAN_LEVELS; l++) {
         const kn_wan_level *v = &e->level[l];
         x = kn_wan_next(r, x, kn_wan_residual_run(r, &v->residual[0], x));
@@ -92,9 +92,9 @@ kn_tensor kn_vae_wan_encode(kn_run *r, const kn_vae_wan *m, kn_tensor picture) {
         if (v->resample.data)
             x = kn_wan_next(r, x, kn_conv2d(r, x, &v->resample, 2, kn_wan_right_below));
     }
-    x = kn_wan_out_run(r, e, kn_wan_middle_run(r, e, x));
+    x = kn_wan_out_run(r, e, kn_wan_middle_run(r, e, "encoder.mid", x));
     x = kn_wan_next(r, x, kn_linear(r, x, &m->after_encoder)); /* [h / 8, w / 8, 16] */
-    kn_watch(r, x, "mean");
+    kn_watch(r, x, "moments");                                 /* the means of them */
     kn_wan_normalise(r, x, latent_mean, latent_deviation, KN_VAE_WAN_CHANNELS);
     return kn_scope_close(r, s, x);
 }
@@ -107,8 +107,8 @@ kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent) {
     kn_affine(r, x, latent_deviation, latent_mean);
     x = kn_wan_next(r, x, kn_linear(r, x, &m->before_decoder));
     x = kn_wan_next(r, x, kn_conv2d(r, x, &d->in, 1, kn_wan_around));
-    kn_watch(r, x, "conv_in");
-    x = kn_wan_middle_run(r, d, x);
+    kn_watch(r, x, "decoder.conv_in");
+    x = kn_wan_middle_run(r, d, "decoder.mid", x);
     for (int l = 0; l < KN_VAE_WAN_LEVELS; l++) {
         const kn_wan_level *v = &d->level[l];
         for (int i = 0; i < 3; i++)
@@ -117,9 +117,11 @@ kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent) {
             x = kn_wan_next(r, x, kn_upsample2x(r, x));
             x = kn_wan_next(r, x, kn_conv2d(r, x, &v->resample, 1, kn_wan_around));
         }
-        kn_watch(r, x, "up%d", l);
+        kn_watch(r, x, "decoder.up%d", l);
     }
-    return kn_scope_close(r, s, kn_wan_out_run(r, d, x)); /* [8 h, 8 w, 3] */
+    x = kn_wan_out_run(r, d, x); /* [8 h, 8 w, 3] */
+    kn_watch(r, x, "decoded");
+    return kn_scope_close(r, s, x);
 }
 
 /* Three pictures of the last level's channels are alive in its residual blocks: what goes in, and two between the

@@ -125,13 +125,13 @@ static void attention(kn_run *r, const kn_wan_attention *b, kn_tensor x) {
     kn_scope_close(r, s, KN_NONE);
 }
 
-kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, kn_tensor x) {
+kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x) {
     x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[0], x));
-    kn_watch(r, x, "mid_block.resnet0");
+    kn_watch(r, x, "%s.resnet0", name);
     attention(r, &m->attention, x);
-    kn_watch(r, x, "mid_block.attn");
+    kn_watch(r, x, "%s.attn", name);
     x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[1], x));
-    kn_watch(r, x, "mid_block");
+    kn_watch(r, x, "%s", name);
     return x;
 }
 

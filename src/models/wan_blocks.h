@@ -55,8 +55,8 @@ kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now);
 
 /* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. x stays. */
 kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x);
-/* These two take the place of x. Watched as "mid_block", in it ".resnet0" and ".attn". */
-kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, kn_tensor x);
+/* These two take the place of x. name: what the middle is watched as, with ".resnet0" and ".attn" in it. */
+kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x);
 kn_tensor kn_wan_out_run(kn_run *r, const kn_wan_half *m, kn_tensor x);
 /* A latent as diffusion models see it: (x - mean) / deviation per channel, in place. */
 void kn_wan_normalise(kn_run *r, kn_tensor x, const float *mean, const float *deviation, int channels);
