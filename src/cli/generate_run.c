@@ -35,6 +35,7 @@ struct work {
     kn_dump *dump;
     json_t *images; /* NULL without --json */
     kn_draw_report report;
+    bool has_warned;
     kn_settings settings;
     double start;
 };
@@ -46,10 +47,25 @@ static void ask_to_stop(void *ctx) {
     atomic_store(&stop, true);
 }
 
+/* As soon as it is known, and once, as all pictures have the same prompts. */
+static void warn_of_cut_prompts(struct work *w) {
+    const char *const names[] = { "prompt", "negative prompt" };
+    const int dropped[] = { w->report.dropped_tokens, w->report.dropped_negative_tokens };
+    for (size_t i = 0; i < KN_COUNT(names); i++) {
+        if (!dropped[i] || w->has_warned)
+            continue;
+        kn_progress_clear(&w->progress);
+        kn_warn("the %s is too long: its last %d tokens were dropped", names[i], dropped[i]);
+    }
+    w->has_warned = true;
+}
+
 static bool show(void *ctx, const char *phase, int step, int steps) {
     struct work *w = ctx;
-    if (strcmp(phase, "encode") == 0)
+    if (strcmp(phase, "encode") == 0) {
+        warn_of_cut_prompts(w);
         kn_progress_begin(&w->progress, "draw", (unsigned)w->settings.recipe.sigmas.steps);
+    }
     if (strcmp(phase, "step") == 0)
         kn_progress_step(&w->progress, (unsigned)step);
     if (steps > 0 && step == steps)
@@ -210,6 +226,8 @@ static json_t *stages(const kn_draw_report *report) {
     json_t *list = json_array();
     for (int i = 0; i < KN_STAGE_COUNT; i++) {
         const kn_stage_report *s = &report->stage[i];
+        if (!s->name)
+            continue;
         json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:I}", "name", s->name, "load_seconds",
                                               s->load_seconds, "seconds", s->seconds, "weight_bytes",
                                               (json_int_t)s->weight_bytes, "peak_bytes", (json_int_t)s->peak_bytes));
@@ -220,15 +238,16 @@ static json_t *stages(const kn_draw_report *report) {
 static bool print_json(struct work *w, kn_error *err) {
     const kn_recipe *r = &w->settings.recipe;
     const kn_model *m = w->model;
-    json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:s, s:s, s:s, s:I, s:O, s:o, s:f}", "model",
-                  m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
-                  m->choice.variant->name, "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device),
-                  "threads", (int)kn_device_threads(m->device), "precision",
-                  m->precision == KN_EXACT ? "exact" : "fast", "width", r->width, "height", r->height, "steps",
-                  (json_int_t)r->sigmas.steps, "cfg", r->cfg, "sampler", r->sampler->name.name, "scheduler",
-                  w->settings.scheduler, "rng", w->settings.rng, "prompt_tokens", (json_int_t)w->report.prompt_tokens,
-                  "images", w->images, "stages", stages(&w->report), "seconds", kn_now() - w->start);
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:s, s:s, s:s, s:I, s:i, s:i, s:O, s:o, s:f}", "model",
+        m->choice.profile->name, "architecture", m->choice.architecture->name, "variant", m->choice.variant->name,
+        "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device), "threads",
+        (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width", r->width,
+        "height", r->height, "steps", (json_int_t)r->sigmas.steps, "cfg", r->cfg, "sampler", r->sampler->name.name,
+        "scheduler", w->settings.scheduler, "rng", w->settings.rng, "prompt_tokens",
+        (json_int_t)w->report.prompt_tokens, "dropped_tokens", w->report.dropped_tokens, "dropped_negative_tokens",
+        w->report.dropped_negative_tokens, "images", w->images, "stages", stages(&w->report), "seconds",
+        kn_now() - w->start);
     char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     if (!text)

@@ -33,6 +33,14 @@ static json_t *dtypes_of(const kn_inspection *found) {
     return all;
 }
 
+static json_t *others_of(const kn_inspection *found) {
+    json_t *all = json_array();
+    for (size_t i = 0; i < KN_COUNT(found->others) && found->others[i]; i++)
+        json_array_append_new(
+            all, json_pack("{s:s, s:s}", "architecture", found->others[i]->id, "title", found->others[i]->title));
+    return all;
+}
+
 static const char *role_name(const kn_kind *kind) {
     static const char *const names[] = { "diffusion model", "text encoder", "VAE", "other" };
     return kind ? names[kind->role] : "unknown";
@@ -45,18 +53,18 @@ static json_t *look_at(const kn_source *source, const kn_slot *slot, bool *all_w
     json_t *part = json_pack("{s:o}", "path", place_of(source));
     if (slot)
         json_object_set_new(part, "slot", json_string(slot->name));
-    if (!kn_inspect_file(source, &found, &err)) {
+    if (!kn_inspect_file(source, slot, &found, &err)) {
         json_object_set_new(part, "error", json_string(err.text));
         *all_well = false;
         return part;
     }
-    json_object_update_new(part, json_pack("{s:s, s:s*, s:s*, s:s, s:I, s:I, s:o, s:I, s:I, s:b}", "role",
-                                           role_name(found.kind), "architecture", found.kind ? found.kind->id : NULL,
-                                           "title", found.kind ? found.kind->title : NULL, "prefix", found.prefix,
-                                           "tensors", (json_int_t)found.tensors, "bytes",
-                                           (json_int_t)found.tensor_bytes, "dtypes", dtypes_of(&found),
-                                           "quantised_layers", (json_int_t)found.quantised_layers, "missing_scales",
-                                           (json_int_t)found.missing_scales, "vision", (int)found.has_vision));
+    json_object_update_new(
+        part,
+        json_pack("{s:s, s:s*, s:s*, s:s, s:I, s:I, s:o, s:I, s:I, s:b, s:o}", "role", role_name(found.kind),
+                  "architecture", found.kind ? found.kind->id : NULL, "title", found.kind ? found.kind->title : NULL,
+                  "prefix", found.prefix, "tensors", (json_int_t)found.tensors, "bytes", (json_int_t)found.tensor_bytes,
+                  "dtypes", dtypes_of(&found), "quantised_layers", (json_int_t)found.quantised_layers, "missing_scales",
+                  (json_int_t)found.missing_scales, "vision", (int)found.has_vision, "also_holds", others_of(&found)));
     if (slot) {
         bool fits = kn_inspect_fit(slot, source, &err);
         json_object_set_new(part, "fits", json_boolean(fits));
@@ -123,7 +131,8 @@ static bool tell_part(json_t *part, kn_buf *out) {
         kn_buf_printf(out, "%s%s%s\n", slot ? slot : "", slot ? ": " : "", kn_quote_path(text_at(part, "path")).text);
     if (json_object_get(part, "tensors")) {
         const char *title = text_at(part, "title"), *name = NULL;
-        json_t *count = NULL;
+        json_t *count = NULL, *other = NULL;
+        size_t i;
         ok = ok &&
              kn_buf_printf(out, "    %s, %lld tensors, ", title ? title : "nothing known",
                            (long long)number_at(part, "tensors")) &&
@@ -137,6 +146,8 @@ static bool tell_part(json_t *part, kn_buf *out) {
         ok = ok && kn_buf_add_text(out, "\n");
         if (*prefix)
             ok = ok && kn_buf_printf(out, "    names begin with %s\n", prefix);
+        json_array_foreach(json_object_get(part, "also_holds"), i, other) ok =
+            ok && kn_buf_printf(out, "    also holds %s\n", text_at(other, "title"));
         if (json_is_true(json_object_get(part, "vision")))
             ok = ok && kn_buf_add_text(out, "    has a vision tower\n");
     }

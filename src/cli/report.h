@@ -8,6 +8,9 @@
 /* Prints "kuno: component: what is wrong"; the component may be NULL. Returns the exit status of the error. */
 int kn_report(const char *component, const kn_error *err);
 
+/* Prints "kuno: warning: …": the command goes on. */
+void kn_warn(const char *fmt, ...) KN_PRINTF(1, 2);
+
 /* Writes all of it to standard output. */
 bool kn_print(const kn_buf *text, kn_error *err);
 

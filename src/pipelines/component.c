@@ -9,6 +9,10 @@ static bool bind(kn_component *c, bool check_only, kn_error *err) {
     if (!kn_binder_new(c->file, c->prefix, check_only, &b, err))
         return false;
     c->slot->take(c->network, b);
+    const char *own = kn_section_of(c->prefix);
+    for (int i = 0; *own && kn_sections[i]; i++) /* the others account for theirs */
+        if (strcmp(kn_sections[i], own) != 0)
+            kn_ignore_outside(b, "%s", kn_sections[i]);
     if (!kn_binder_finish(b, err)) {
         kn_binder_free(b);
         return false;
@@ -27,13 +31,13 @@ static bool open_file(kn_component *c, const kn_source *source, kn_error *err) {
 }
 
 static bool is_wanted(kn_component *c, kn_error *err) {
-    const kn_kind *kind = kn_detect(c->file, c->prefix);
+    const kn_kind *kind = kn_detect_for(c->file, c->slot->id, c->prefix);
     if (kn_weights_count(c->file) == 0)
         return kn_fail(err, KN_E_FORMAT, "the file holds no tensors");
     if (!kind)
         return kn_fail(err, KN_E_FORMAT, "the file is not %s: its tensor names belong to no known network",
                        c->slot->wants);
-    if (strcmp(kind->id, c->slot->id) != 0)
+    if (!kn_kind_may_be(kind, c->slot->id))
         return kn_fail(err, KN_E_FORMAT, "the file is %s; %s is needed here", kind->title, c->slot->wants);
     return true;
 }
@@ -51,6 +55,16 @@ bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *so
 
 bool kn_component_load(kn_component *c, kn_error *err) {
     return c->binder || bind(c, false, err) || kn_fail_within(err, "%s", c->slot->name);
+}
+
+uint64_t kn_component_bytes(const kn_component *c) {
+    const char *section = kn_section_of(c->prefix);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < kn_weights_count(c->file); i++) {
+        const kn_entry *e = kn_weights_at(c->file, i);
+        bytes += strncmp(e->name, section, strlen(section)) == 0 ? e->bytes : 0;
+    }
+    return bytes;
 }
 
 void kn_component_unload(kn_component *c) {

@@ -17,6 +17,7 @@ typedef struct kn_component {
  * knows. Reads no tensor data. */
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err);
 bool kn_component_load(kn_component *c, kn_error *err); /* does nothing when loaded */
+uint64_t kn_component_bytes(const kn_component *c);     /* of its own tensors in the file */
 void kn_component_unload(kn_component *c);              /* also gives the file's pages back */
 void kn_component_close(kn_component *c);
 

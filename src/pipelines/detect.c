@@ -24,6 +24,10 @@ static const struct rule rules[] = {
       "txtfusion.projector.weight",
       "blocks.0.attn.wq.weight",
       0 },
+    { { KN_ROLE_DIFFUSION, "lumina2", "a Lumina 2 diffusion model" },
+      "cap_embedder.1.weight",
+      "noise_refiner.0.attention.q_norm.weight",
+      2304 },
     { { KN_ROLE_DIFFUSION, "z-image", "a Z-Image diffusion model" },
       "context_refiner.0.attention.q_norm.weight",
       "noise_refiner.0.attention.q_norm.weight",
@@ -32,7 +36,7 @@ static const struct rule rules[] = {
       "context_refiner.0.attention.norm_q.weight",
       "noise_refiner.0.attention.norm_q.weight",
       0 },
-    { { KN_ROLE_TEXT_ENCODER, "qwen3-vl", "a Qwen3-VL text encoder" },
+    { { KN_ROLE_TEXT_ENCODER, "qwen3", "a Qwen3 or Qwen3-VL text encoder" },
       "layers.0.self_attn.q_norm.weight",
       "embed_tokens.weight",
       0 },
@@ -68,6 +72,7 @@ static const struct rule rules[] = {
 };
 
 static const kn_kind lora = { KN_ROLE_OTHER, "lora", "a LoRA" };
+static const kn_kind qwen3_vl = { KN_ROLE_TEXT_ENCODER, "qwen3-vl", "a Qwen3-VL text encoder" };
 
 static bool is_lora(const kn_weights *w) {
     for (size_t i = 0; i < kn_weights_count(w) && i < 64; i++) {
@@ -78,19 +83,55 @@ static bool is_lora(const kn_weights *w) {
     return false;
 }
 
-const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
-    prefix[0] = 0;
-    if (is_lora(w))
-        return &lora;
+/* Qwen3 and Qwen3-VL have the same text tensors; the vision tower beside them tells. */
+static bool has_vision(const kn_weights *w) {
+    char prefix[KN_PREFIX_MAX];
+    return kn_weights_prefix_of(w, "visual.deepstack_merger_list.0.norm.weight", prefix, sizeof prefix);
+}
+
+static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
+    if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
+        return false;
+    const kn_entry *first = kn_weights_find_below(w, prefix, r->leaf);
+    bool fits = r->dim1 == 0 || (first->rank > 1 && first->dim[1] == r->dim1);
+    return fits && kn_weights_find_below(w, prefix, r->also);
+}
+
+const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix) {
     for (size_t i = 0; i < KN_COUNT(rules); i++) {
-        const struct rule *r = &rules[i];
-        if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
-            continue;
-        const kn_entry *first = kn_weights_find_below(w, prefix, r->leaf);
-        bool fits = r->dim1 == 0 || (first->rank > 1 && first->dim[1] == r->dim1);
-        if (fits && kn_weights_find_below(w, prefix, r->also))
-            return &r->kind;
+        const kn_kind *kind = &rules[i].kind;
+        if (role == kind->role && holds(&rules[i], w, prefix))
+            return strcmp(kind->id, "qwen3") == 0 && has_vision(w) ? &qwen3_vl : kind;
     }
     prefix[0] = 0;
     return NULL;
+}
+
+const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
+    prefix[0] = 0;
+    const kn_kind *kind = is_lora(w) ? &lora : NULL;
+    for (kn_role role = KN_ROLE_DIFFUSION; role < KN_ROLE_OTHER && !kind; role++)
+        kind = kn_detect_role(w, role, prefix);
+    return kind;
+}
+
+const kn_kind *kn_detect_for(const kn_weights *w, const char *id, char *prefix) {
+    const kn_kind *kind = NULL;
+    for (size_t i = 0; i < KN_COUNT(rules) && !kind; i++)
+        if (kn_kind_may_be(&rules[i].kind, id))
+            kind = kn_detect_role(w, rules[i].kind.role, prefix);
+    return kind ? kind : kn_detect(w, prefix);
+}
+
+bool kn_kind_may_be(const kn_kind *kind, const char *id) {
+    return strcmp(kind->id, id) == 0 || (strcmp(kind->id, "qwen3") == 0 && strcmp(id, qwen3_vl.id) == 0);
+}
+
+const char *const kn_sections[] = { "model.diffusion_model.", "text_encoders.", "vae.", NULL };
+
+const char *kn_section_of(const char *prefix) {
+    for (int i = 0; kn_sections[i]; i++)
+        if (strncmp(prefix, kn_sections[i], strlen(kn_sections[i])) == 0)
+            return kn_sections[i];
+    return "";
 }

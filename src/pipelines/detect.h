@@ -19,7 +19,23 @@ typedef struct kn_kind {
 
 enum { KN_PREFIX_MAX = 128 };
 
-/* NULL: nothing that is known. prefix is what stands in front of the network's own names (KN_PREFIX_MAX bytes). */
+/* NULL: nothing that is known. prefix is what stands in front of the network's own names (KN_PREFIX_MAX bytes). Of an
+ * all-in-one file the diffusion model. */
 const kn_kind *kn_detect(const kn_weights *w, char *prefix);
+
+/* The part of that role, as in an all-in-one file. NULL: there is none. */
+const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix);
+
+/* What of the file can stand where the kind called `id` is wanted: its own role's part of an all-in-one file, else as
+ * above. */
+const kn_kind *kn_detect_for(const kn_weights *w, const char *id, char *prefix);
+
+/* Whether it is the kind called `id`, or cannot be told from it by its header. */
+bool kn_kind_may_be(const kn_kind *kind, const char *id);
+
+/* All-in-one files have a section per component: these prefixes, NULL-terminated, and the one of them that another
+ * prefix begins with, or "". */
+extern const char *const kn_sections[];
+const char *kn_section_of(const char *prefix);
 
 #endif

@@ -27,12 +27,15 @@ static bool has_scale(const kn_weights *w, const char *name, int layer) {
     return false;
 }
 
-static void count(const kn_weights *w, kn_inspection *ret) {
+/* section: what the names of those to count begin with. */
+static void count(const kn_weights *w, const char *section, kn_inspection *ret) {
     int layer = 0;
-    ret->tensors = kn_weights_count(w);
-    ret->tensor_bytes = kn_weights_bytes(w);
-    for (size_t i = 0; i < ret->tensors; i++) {
+    for (size_t i = 0; i < kn_weights_count(w); i++) {
         const kn_entry *e = kn_weights_at(w, i);
+        if (strncmp(e->name, section, strlen(section)) != 0)
+            continue;
+        ret->tensors++;
+        ret->tensor_bytes += e->bytes;
         ret->of_dtype[e->dtype]++;
         ret->has_vision |= strncmp(e->name, "visual.", 7) == 0 || strstr(e->name, ".visual.") != NULL;
         if (is_quantised(e, &layer)) {
@@ -42,15 +45,27 @@ static void count(const kn_weights *w, kn_inspection *ret) {
     }
 }
 
-bool kn_inspect_file(const kn_source *source, kn_inspection *ret, kn_error *err) {
+static void find_others(const kn_weights *w, kn_inspection *ret) {
+    char prefix[KN_PREFIX_MAX];
+    size_t n = 0;
+    for (kn_role role = KN_ROLE_DIFFUSION; role < KN_ROLE_OTHER; role++) {
+        const kn_kind *kind = kn_detect_role(w, role, prefix);
+        if (kind && kind != ret->kind)
+            ret->others[n++] = kind;
+    }
+}
+
+bool kn_inspect_file(const kn_source *source, const kn_slot *slot, kn_inspection *ret, kn_error *err) {
     kn_weights *w = NULL;
     bool open = source->path ? kn_weights_open(source->path, &w, err)
                              : kn_weights_open_bytes(source->data, source->len, &w, err);
     if (!open)
         return false;
     kn_inspection found = { 0 };
-    found.kind = kn_detect(w, found.prefix);
-    count(w, &found);
+    found.kind = slot ? kn_detect_for(w, slot->id, found.prefix) : kn_detect(w, found.prefix);
+    count(w, slot ? kn_section_of(found.prefix) : "", &found);
+    if (!slot && found.kind && found.kind->role != KN_ROLE_OTHER)
+        find_others(w, &found);
     kn_weights_close(w);
     *ret = found;
     return true;

@@ -42,7 +42,7 @@ static bool noise_fits(const kn_job *j, kn_error *err) {
 }
 
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
-    static const char *const names[] = { "encode", "diffuse", "decode" };
+    static const char *const names[] = { "encode", "picture", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
     bool is_first = stage == KN_STAGE_ENCODE;
@@ -50,7 +50,7 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
         return false;
     *s = (kn_stage_report){ .name = names[stage],
                             .load_seconds = kn_now() - start,
-                            .weight_bytes = kn_weights_bytes(c->file) };
+                            .weight_bytes = kn_component_bytes(c) };
     kn_run_peak_bytes(&j->run);
     s->seconds = -kn_now();
     return kn_job_progress(j, "load", 0, 0, err);
@@ -104,6 +104,29 @@ static void copy_patches(const struct layout *l, float *planes, float *rows, boo
             }
         }
     }
+}
+
+bool kn_job_encode(kn_job *j, kn_encode_fn *encode, void *ctx, const kn_image *picture, float *x, kn_error *err) {
+    const struct layout cells = { j->channels, j->h, j->w, 1, KN_CHANNELS_INSIDE };
+    size_t pixels = (size_t)picture->width * picture->height, n = (size_t)j->channels * j->h * j->w;
+    float *rows = malloc(sizeof(float) * KN_MAX(3 * pixels, n));
+    if (!rows)
+        return kn_fail_nomem(err, sizeof(float) * KN_MAX(3 * pixels, n));
+    for (size_t i = 0; i < pixels; i++) /* an alpha channel is left out */
+        for (size_t c = 0; c < 3; c++)
+            rows[3 * i + c] = (float)picture->pixels[i * picture->channels + c] / 127.5f - 1;
+    kn_run *r = &j->run;
+    kn_scope s = kn_scope_open(r);
+    kn_tensor z = encode(r, ctx, kn_upload(r, 3, (int64_t[]){ picture->height, picture->width, 3 }, rows));
+    kn_check_finite(r, z, "VAE encoder output");
+    if (r->err.code == KN_OK) {
+        kn_download(r, z, rows);
+        copy_patches(&cells, x, rows, false);
+        kn_job_dump_latent(j, "encoded", x);
+    }
+    kn_scope_close(r, s, KN_NONE);
+    free(rows);
+    return kn_job_went_well(j, err);
 }
 
 /* What the sampler's callbacks share. */
@@ -178,8 +201,10 @@ static void start(kn_job *j, const float *clean, float *x, size_t n) {
         kn_noise_fill(&noise, x, n);
     kn_job_dump_latent(j, "noise", x);
     kn_job_dump(j, "sigmas", 1, (int64_t[]){ (int64_t)recipe->sigmas.steps + 1 }, recipe->sigmas.at);
-    if (clean)
+    if (clean) {
         kn_add_noise(x, clean, x, recipe->sigmas.at[0], n);
+        kn_job_dump_latent(j, "start_latent", x);
+    }
 }
 
 bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *x, kn_error *err) {

@@ -24,10 +24,11 @@ static void make_rules(struct rules *r) {
     r->rules.architectures = r->architectures;
 }
 
-/* One slot: the caller's file, else the profile's, else (for the built-in profile) the program's own. */
-static bool choose_source(const char *what, const char *asked, const char *written, const char *profile,
-                          kn_source *source, kn_error *err) {
-    const char *path = asked ? asked : written;
+/* One slot: the caller's file, else the profile's, else its all-in-one file, else (for the built-in profile) the
+ * program's own. */
+static bool choose_source(const char *what, const char *asked, const char *written, const char *checkpoint,
+                          const char *profile, kn_source *source, kn_error *err) {
+    const char *path = asked ? asked : written ? written : checkpoint;
     if (path)
         *source = (kn_source){ .path = path };
     else if (!source->data)
@@ -40,11 +41,12 @@ static bool choose_files(const kn_model_wish *w, kn_model_choice *c, kn_error *e
     const kn_profile *p = c->profile;
     if (p == &kn_demo_profile)
         c->files = kn_demo_files();
-    return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->name, &c->files.diffusion_model,
-                         err) &&
-           choose_source("text-encoder", w->text_encoder, p->text_encoder, p->name, &c->files.text_encoder, err) &&
-           choose_source("vae", w->vae, p->vae, p->name, &c->files.vae, err) &&
-           choose_source("tokenizer-path", w->tokenizer, p->tokenizer, p->name, &c->files.tokenizer, err);
+    return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->checkpoint, p->name,
+                         &c->files.diffusion_model, err) &&
+           choose_source("text-encoder", w->text_encoder, p->text_encoder, p->checkpoint, p->name,
+                         &c->files.text_encoder, err) &&
+           choose_source("vae", w->vae, p->vae, p->checkpoint, p->name, &c->files.vae, err) &&
+           choose_source("tokenizer-path", w->tokenizer, p->tokenizer, NULL, p->name, &c->files.tokenizer, err);
 }
 
 bool kn_model_profiles(const char *config, kn_profiles *ret, kn_error *err) {

@@ -46,6 +46,8 @@ typedef struct kn_recipe {
     const kn_sampler *sampler;
     kn_sigmas sigmas;
     kn_noise_kind noise;
+    const kn_image *init_image; /* to start from, of this size; sigmas begin where its strength says. NULL: none */
+    double strength;
     const float *init_noise; /* instead of noise from the seed, [channels][h][w]; NULL: none */
     size_t init_noise_count;
 } kn_recipe;
@@ -64,16 +66,18 @@ typedef struct kn_hooks {
     const atomic_bool *stop; /* may be NULL */
 } kn_hooks;
 
-enum { KN_STAGE_COUNT = 3 };
+enum { KN_STAGE_COUNT = 4 };
 typedef struct kn_stage_report {
-    const char *name; /* "encode", "diffuse", "decode" */
+    const char *name; /* "encode", "picture", "diffuse", "decode"; NULL: there was no such stage */
     double load_seconds, seconds;
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
 } kn_stage_report;
 
 typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
-    int prompt_tokens;
+    int prompt_tokens; /* that the model saw, its template included */
+    int dropped_tokens,
+        dropped_negative_tokens; /* known when "encode" is told: cut from the end of a prompt that was too long */
 } kn_draw_report;
 
 typedef struct kn_pipeline kn_pipeline;

@@ -4,13 +4,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "models/qwen3_text.h"
 #include "models/qwen_image21.h"
 #include "models/vae_qwen21.h"
 #include "pipelines/job.h"
+#include "pipelines/qwen_tokenizer.h"
 
 static const double rope_base = 5e6; /* of Qwen3-VL; not in the file */
 
@@ -64,19 +63,13 @@ static int64_t system_rows(const kn_tokens *t, int32_t turn_start) {
     return 0;
 }
 
-/* The user's text is literal: what looks like a control token in it stays text. An empty one is a space. */
+/* An empty prompt is a space. */
 static bool tokenize(const struct qwen21 *p, const char *prompt, kn_tokens *ret, kn_error *err) {
     static const char before[] = "<|im_start|>system\nComprehend and analyze the provided prompt.<|im_end|>\n"
                                  "<|im_start|>user\n";
     static const char after[] = "<|im_end|>\n<|im_start|>assistant\n";
-    const char *text = *prompt ? prompt : " ";
-    const kn_text_part parts[] = {
-        { .text = before, .len = sizeof before - 1 },
-        { .text = text, .len = strlen(text), .literal = true },
-        { .text = after, .len = sizeof after - 1 },
-    };
-    if (!kn_tokenizer_encode_parts(p->tokenizer, parts, KN_COUNT(parts), ret, err))
-        return kn_fail_within(err, "tokenizer");
+    if (!kn_qwen_tokenize(p->tokenizer, before, *prompt ? prompt : " ", after, ret, err))
+        return false;
     if (ret->n > KN_QWEN21_MAX_POSITION) {
         kn_fail(err, KN_E_RANGE, "the prompt has %zu tokens, at most about %d fit", ret->n, KN_QWEN21_MAX_POSITION);
         kn_tokens_free(ret);
@@ -212,31 +205,14 @@ static void close_pipeline(kn_pipeline *base) {
     kn_component_close(&p->text);
     kn_component_close(&p->diffusion);
     kn_component_close(&p->vae);
-    if (p->tokenizer)
-        kn_tokenizer_close(p->tokenizer);
+    kn_tokenizer_close(p->tokenizer);
     free(p);
-}
-
-static bool open_tokenizer(struct qwen21 *p, const kn_source *source, kn_error *err) {
-    const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
-    bool ok = source->path ? kn_tokenizer_open(source->path, &p->tokenizer, err)
-                           : kn_tokenizer_open_bytes(&files, &p->tokenizer, err);
-    if (!ok && source->path)
-        kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
-    if (!ok)
-        return kn_fail_within(err, "tokenizer");
-    p->turn_start = kn_tokenizer_token(p->tokenizer, "<|im_start|>");
-    if (p->turn_start < 0)
-        return kn_fail(err, KN_E_FORMAT, "tokenizer: it has no token <|im_start|>; it is not a Qwen tokenizer");
-    return true;
 }
 
 /* The parts were made for each other only if their widths meet. */
 static bool parts_fit(const struct qwen21 *p, kn_error *err) {
-    if (kn_tokenizer_size(p->tokenizer) > p->text_network.vocabulary)
-        return kn_fail(err, KN_E_FORMAT,
-                       "tokenizer: it has %lld tokens, the text encoder's table only %lld; they do not belong together",
-                       (long long)kn_tokenizer_size(p->tokenizer), (long long)p->text_network.vocabulary);
+    if (!kn_qwen_tokenizer_fits(p->tokenizer, p->text_network.vocabulary, err))
+        return false;
     if (p->text_network.width != p->diffusion_network.text_width)
         return kn_fail(err, KN_E_FORMAT,
                        "text encoder: its width is %lld, the diffusion model wants %lld; they do not belong together",
@@ -256,7 +232,7 @@ bool kn_qwen21_pipeline_open(const kn_model_files *files, kn_device *device, kn_
     p->device = device;
     p->precision = precision;
     p->residency = residency;
-    if (open_tokenizer(p, &files->tokenizer, err) &&
+    if (kn_qwen_tokenizer_open(&files->tokenizer, &p->tokenizer, &p->turn_start, err) &&
         kn_component_open(&p->text, &kn_qwen21_text_slot, &files->text_encoder, &p->text_network, err) &&
         kn_component_open(&p->diffusion, &kn_qwen21_diffusion_slot, &files->diffusion_model, &p->diffusion_network,
                           err) &&

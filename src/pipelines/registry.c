@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "pipelines/qwen_image21.h"
+#include "pipelines/zimage.h"
 
 static const kn_variant qwen21_variants[] = {
     { .name = "base", .steps = 40, .cfg = 1, .width = 1024, .height = 1024, .flow = KN_FLOW_QWEN_IMAGE_21 },
@@ -14,6 +15,11 @@ static const kn_variant qwen21_variants[] = {
       .height = 1024,
       .flow = KN_FLOW_QWEN_IMAGE_21_TURBO,
       .why_fixed = "Turbo was distilled for exactly its own 8 steps without guidance" },
+};
+
+static const kn_variant zimage_variants[] = {
+    { .name = "turbo", .steps = 8, .cfg = 1, .width = 1024, .height = 1024, .flow = KN_FLOW_Z_IMAGE_TURBO },
+    { .name = "base", .steps = 50, .cfg = 5, .width = 1024, .height = 1024, .flow = KN_FLOW_Z_IMAGE_BASE },
 };
 
 const kn_architecture kn_architectures[] = {
@@ -27,6 +33,18 @@ const kn_architecture kn_architectures[] = {
       .text_encoder = &kn_qwen21_text_slot,
       .vae = &kn_qwen21_vae_slot,
       .open = kn_qwen21_pipeline_open },
+    { .name = "z-image",
+      .title = "Z-Image",
+      .variants = zimage_variants,
+      .variant_count = KN_COUNT(zimage_variants),
+      .size_step = 16,
+      .max_side = 8192, /* 512 patches of 16 pixels: as far as positions were trained */
+      .checkpoint_in_one = true,
+      .takes_init_image = true,
+      .diffusion_model = &kn_zimage_diffusion_slot,
+      .text_encoder = &kn_zimage_text_slot,
+      .vae = &kn_zimage_vae_slot,
+      .open = kn_zimage_pipeline_open },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);
 

@@ -23,6 +23,7 @@ typedef struct kn_architecture {
     int size_step;          /* width and height are multiples of this */
     int max_side;           /* largest width or height that makes sense */
     bool checkpoint_in_one; /* an all-in-one file can be used */
+    bool takes_init_image;  /* a picture can be started from */
     const kn_slot *diffusion_model, *text_encoder, *vae;
     kn_pipeline_open_fn *open;
 } kn_architecture;

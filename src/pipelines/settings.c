@@ -64,6 +64,24 @@ static bool check_cfg(double cfg, const kn_variant *v, kn_error *err) {
     return true;
 }
 
+static bool check_init_image(const kn_wish *wish, const kn_architecture *a, kn_recipe *r, kn_error *err) {
+    const kn_image *picture = wish->init_image;
+    double strength = wish->strength.given ? wish->strength.value : KN_DEFAULT_STRENGTH;
+    if (!picture)
+        return !wish->strength.given ||
+               kn_fail(err, KN_E_USAGE, "strength needs a picture to start from, and there is none");
+    if (!a->takes_init_image)
+        return kn_fail(err, KN_E_UNSUPPORTED, "%s cannot start from a picture", a->title);
+    if (!(strength >= 0 && strength <= 1))
+        return kn_fail(err, KN_E_RANGE, "strength %g is outside 0 to 1", strength);
+    if (picture->width != (uint32_t)r->width || picture->height != (uint32_t)r->height)
+        return kn_fail(err, KN_E_RANGE, "the picture to start from has %ux%u pixels, %dx%d are needed", picture->width,
+                       picture->height, r->width, r->height);
+    r->init_image = picture;
+    r->strength = strength;
+    return true;
+}
+
 /* The noise levels of a wish. */
 static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
                         const kn_variant *v, kn_settings *s, kn_error *err) {
@@ -91,6 +109,7 @@ static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defau
         .image_tokens = (uint64_t)(r->width / a->size_step) * (uint64_t)(r->height / a->size_step),
         .custom = wish->sigmas,
         .custom_count = wish->sigma_count,
+        .strength = { .given = r->init_image, .value = r->strength },
     };
     s->scheduler = listed ? "custom" : kn_schedules[schedule].name;
     return kn_sigmas_make(&request, &s->recipe.sigmas, err);
@@ -115,7 +134,7 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
         !check_side("height", number(wish->height, &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
         return false;
     r->cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
-    if (!check_cfg(r->cfg, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
+    if (!check_cfg(r->cfg, v, err) || !check_init_image(wish, a, r, err) || !make_sigmas(wish, defaults, a, v, &s, err))
         return false;
     if (!kn_sampler_find(word(wish->sampler, &of[KN_SETTING_SAMPLER], "euler"), &r->sampler, err) ||
         !kn_noise_find(word(wish->rng, &of[KN_SETTING_RNG], kn_noise_kinds[KN_NOISE_TORCH_CPU].name), &r->noise, err))
@@ -131,11 +150,12 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
 
 bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err) {
     const kn_recipe *r = &s->recipe;
-    char steps[24], cfg[32], seed[24], size[32];
+    char steps[24], cfg[32], seed[24], size[32], strength[32];
     snprintf(steps, sizeof steps, "%zu", r->sigmas.steps);
     snprintf(cfg, sizeof cfg, "%g", r->cfg);
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
     snprintf(size, sizeof size, "%dx%d", r->width, r->height);
+    snprintf(strength, sizeof strength, "%g", r->strength);
     const kn_parameter list[] = {
         { "Steps", steps },
         { "Sampler", r->sampler->name.name },
@@ -146,7 +166,8 @@ bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into,
         { "Model", model },
         { "RNG", r->init_noise ? "given" : s->rng },
         { "Version", "kuno " KN_VERSION },
+        { "Denoising strength", strength }, /* the last one: left out without a picture to start from */
     };
     const char *negative = r->cfg > 1 && *r->negative_prompt ? r->negative_prompt : NULL;
-    return kn_parameters_write(r->prompt, negative, list, KN_COUNT(list), into, err);
+    return kn_parameters_write(r->prompt, negative, list, KN_COUNT(list) - !r->init_image, into, err);
 }

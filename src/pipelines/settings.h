@@ -16,11 +16,14 @@ typedef struct kn_wish {
     const char *sampler, *scheduler, *rng; /* names as people write them */
     const float *sigmas;                   /* a schedule of one's own, without or with the final 0 */
     size_t sigma_count;
-    const float *init_noise; /* instead of noise from the seed: [channels][h][w] */
+    const kn_image *init_image; /* to start from, of the picture's size */
+    kn_optional strength;       /* how much of it is drawn anew: 0 … 1 */
+    const float *init_noise;    /* instead of noise from the seed: [channels][h][w] */
     size_t init_noise_count;
 } kn_wish;
 
 enum { KN_MAX_PROMPT_BYTES = 1 << 20 };
+#define KN_DEFAULT_STRENGTH 0.75
 
 /* A recipe, and what its numbers are called. */
 typedef struct kn_settings {

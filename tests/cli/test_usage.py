@@ -1,7 +1,9 @@
 """The program without any work: help, versions, mistakes and how they end."""
 
+import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 import tap
@@ -80,6 +82,26 @@ class Mistakes(unittest.TestCase):
     def test_control_characters_do_not_reach_the_terminal(self):
         told = kuno("generate", "x", "--steps", "\x1b[2J\n")
         self.assertIn(r"'\x1b[2J\x0a' is not a whole number", told.stderr)
+
+
+class Drawing(unittest.TestCase):
+    def draw(self, folder, *args):
+        config = os.path.join(os.environ["KUNO_GOLDEN"], "z-image", "models.toml")
+        size = ["--size=32x32", "--steps=1", "--seed=1"]
+        return kuno("generate", f"--config={config}", "--output=a.png", "--quiet", *size, *args, cwd=folder)
+
+    def test_a_prompt_that_is_cut_is_told_with_the_number_of_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = self.draw(folder, "--count=2", "--json", "b, " * 700)
+            dropped = json.loads(told.stdout)["dropped_tokens"]
+            self.assertGreater(dropped, 500)
+            sentence = f"kuno: warning: the prompt is too long: its last {dropped} tokens were dropped\n"
+            self.assertEqual((told.returncode, told.stderr), (DONE, sentence))
+
+    def test_a_prompt_that_fits_is_drawn_without_a_word(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = self.draw(folder, "a red boat")
+            self.assertEqual((told.returncode, told.stdout, told.stderr), (DONE, "", ""))
 
 
 tap.main()

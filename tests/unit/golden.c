@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -97,7 +96,7 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
     return numbers(g, name, KN_I32, count);
 }
 
-static void compare(const char *name, const float *got, const float *want, size_t n) {
+void compare_values(const char *name, const float *got, const float *want, size_t n) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
         difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
@@ -114,7 +113,7 @@ void golden_compare(const golden *g, const char *name, const float *got, size_t 
     const float *want = golden_floats(g, name, &n);
     if (n != count)
         fail_msg("%s: %zu values, the reference has %zu", name, count, n);
-    compare(name, got, want, n);
+    compare_values(name, got, want, n);
 }
 
 void golden_compare_start(const golden *g, const char *name, const float *got, size_t count) {
@@ -122,7 +121,7 @@ void golden_compare_start(const golden *g, const char *name, const float *got, s
     const float *want = golden_floats(g, name, &n);
     if (count == 0 || count > n)
         fail_msg("%s: %zu values, the reference has %zu", name, count, n);
-    compare(name, got, want, count);
+    compare_values(name, got, want, count);
 }
 
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows) {
@@ -153,64 +152,4 @@ void unbind(bound *b) {
     kn_binder_free(b->binder);
     kn_weights_close(b->file);
     *b = (bound){ NULL, NULL };
-}
-
-static kn_device *device;
-
-int open_device(void **state) {
-    (void)state;
-    kn_error err = { 0 };
-    if (!kn_device_open_cpu(2, &device, &err))
-        return -1;
-    print_message("  kernels: %s\n", kn_device_kernels(device));
-    return 0;
-}
-
-int close_device(void **state) {
-    (void)state;
-    kn_device_close(device);
-    return 0;
-}
-
-static bool is_listed(const char *const *names, const char *name) {
-    for (; names && *names; names++)
-        if (strcmp(*names, name) == 0)
-            return true;
-    return false;
-}
-
-static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t) {
-    struct watcher *w = ctx;
-    char full[128];
-    snprintf(full, sizeof full, "%s%s", w->front, name);
-    if (!golden_has(w->want, full))
-        return;
-    size_t n = (size_t)kn_elements(t);
-    float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);
-    kn_download(r, t, got);
-    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
-    rows_to_planes(got, channels, (int64_t)n / channels, planes);
-    if (is_listed(w->first_parts, name))
-        golden_compare_start(w->want, full, planes, n);
-    else
-        golden_compare(w->want, full, planes, n);
-    free(got);
-    free(planes);
-}
-
-kn_run open_run(struct watcher *w) {
-    kn_run r;
-    kn_error err = { 0 };
-    assert_true(kn_run_open(device, KN_EXACT, NULL, 0, &r, &err));
-    if (w) {
-        r.watch = compare_watched;
-        r.watch_ctx = w;
-    }
-    return r;
-}
-
-void close_run(kn_run *r) {
-    if (r->err.code != KN_OK)
-        fail_msg("%s", r->err.text);
-    kn_run_close(r);
 }

@@ -44,6 +44,7 @@ const double *golden_doubles(const golden *g, const char *name, size_t *count);
 const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 
 /* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */
+void compare_values(const char *name, const float *got, const float *want, size_t n);
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
 
 /* The same for what holds only the first of the recorded values. */
@@ -61,19 +62,5 @@ typedef struct bound {
 bound bind_file(const char *path_below_data, const char *prefix, void (*take)(void *network, kn_binder *b),
                 void *network);
 void unbind(bound *b);
-
-/* Fixtures of a program that runs networks: one device of two threads for all its tests. */
-int open_device(void **state);
-int close_device(void **state);
-
-/* Compares what models show with a golden file; names that it does not have are passed over. */
-struct watcher {
-    const golden *want;
-    const char *front;              /* in front of the watched name */
-    bool picture;                   /* [h, w, c] here, [c, h, w] there */
-    const char *const *first_parts; /* names, NULL-terminated, of which only the first part is shown; NULL: none */
-};
-kn_run open_run(struct watcher *w); /* in exact precision; w may be NULL */
-void close_run(kn_run *r);          /* fails the test if the run has failed */
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
+#include "golden_model.h"
 #include "models/krea2.h"
 #include "models/vae_wan.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
+#include "golden_model.h"
 #include "image/png.h"
 #include "models/qwen3_text.h"
 #include "models/qwen_image21.h"

@@ -1,24 +1,12 @@
 /* Whole pictures against the recorded runs of the reference pipelines: every intermediate in exact precision, pixels in
  * exact and fast; and what a pipeline promises besides numbers. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
-#include "image/png.h"
-#include "pipelines/model.h"
-#include "pipelines/settings.h"
+#include "golden_model.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
-
-static kn_model *open_model(const kn_model_wish *wish) {
-    kn_model *m = NULL;
-    kn_error err = { 0 };
-    if (!kn_model_open(wish, &m, &err))
-        fail_msg("%s", err.text);
-    return m;
-}
 
 /* Compares what a pipeline dumps with the golden file, under the names that file has. */
 struct comparison {
@@ -55,46 +43,6 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
     c->compared += *full || strstr(name, "tokens");
 }
 
-static kn_image read_png(const char *path_below_data) {
-    KN_AUTO_BUF file;
-    golden_read(path_below_data, &file);
-    kn_image picture = { 0 };
-    kn_error err = { 0 };
-    if (!kn_png_read(file.data, file.len, &KN_IMAGE_LIMITS, &picture, &err))
-        fail_msg("%s: %s", path_below_data, err.text);
-    return picture;
-}
-
-static void compare_pictures(const kn_image *got, const kn_image *want, int most, double least_psnr) {
-    assert_int_equal(got->width, want->width);
-    assert_int_equal(got->height, want->height);
-    assert_int_equal(got->channels, want->channels);
-    size_t n = (size_t)got->width * got->height * got->channels;
-    int worst = 0;
-    double squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        int d = abs(got->pixels[i] - want->pixels[i]);
-        worst = KN_MAX(worst, d);
-        squares += d * d;
-    }
-    double psnr = squares > 0 ? 10 * log10(255.0 * 255.0 * (double)n / squares) : INFINITY;
-    print_message("    pixels differ by at most %d, PSNR %.1f dB\n", worst, psnr);
-    assert_true(worst <= most);
-    assert_true(psnr >= least_psnr);
-}
-
-static kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks) {
-    kn_settings settings;
-    kn_image picture = { 0 };
-    kn_draw_report report;
-    kn_error err = { 0 };
-    const kn_model_choice *c = &m->choice;
-    if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
-        !m->pipeline->generate(m->pipeline, &settings.recipe, hooks, &picture, &report, &err))
-        fail_msg("%s", err.text);
-    return picture;
-}
-
 static kn_wish wish_of_case(json_t *c, const golden *in, bool turbo) {
     kn_wish w = {
         .prompt = json_string_value(json_object_get(c, "prompt")),
@@ -126,7 +74,7 @@ static void run_case(const char *folder, const char *profile, const char *precis
     kn_wish wish = wish_of_case(c, &in, strcmp(profile, "tiny-turbo") == 0);
     struct comparison comparison = { .want = &want };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
-    kn_image got = draw(m, &wish, &hooks);
+    kn_image got = draw(m, &wish, &hooks, NULL);
     if (exact)
         assert_true(comparison.compared >= 3 + (int)json_integer_value(json_object_get(c, "steps")));
     snprintf(path, sizeof path, "qwen21-e2e/%s/image.png", folder);
@@ -163,7 +111,7 @@ static void exact_pixels_are_the_same_for_any_number_of_threads(void **state) {
                                .width = { true, 144 },
                                .height = { true, 80 } };
         const kn_hooks hooks = { 0 };
-        kn_image picture = draw(m, &wish, &hooks);
+        kn_image picture = draw(m, &wish, &hooks, NULL);
         if (threads == 1) {
             first = picture;
         } else {
@@ -194,7 +142,7 @@ static void a_kept_model_draws_the_same_again(void **state) {
                             .height = { true, 32 },
                             .cfg = { true, 3 } };
     const kn_hooks hooks = { 0 };
-    kn_image a = draw(m, &one, &hooks), b = draw(m, &other, &hooks), c = draw(m, &one, &hooks);
+    kn_image a = draw(m, &one, &hooks, NULL), b = draw(m, &other, &hooks, NULL), c = draw(m, &one, &hooks, NULL);
     assert_memory_equal(a.pixels, c.pixels, (size_t)a.width * a.height * a.channels);
     kn_image_free(&a);
     kn_image_free(&b);

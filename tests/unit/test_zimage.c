@@ -4,12 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "golden.h"
+#include <sys/mman.h>
+
+#include "golden_model.h"
 #include "models/qwen3_text.h"
 #include "models/vae_flux.h"
 #include "models/zimage.h"
+#include "pipelines/inspect.h"
+#include "pipelines/zimage.h"
 #include "safetensors_maker.h"
 
+#define CONFIG     KN_TEST_DATA "/z-image/models.toml"
 #define ALL_IN_ONE "z-image/models/z_image_all_in_one_fp8.safetensors"
 
 /* Text encoder. */
@@ -220,12 +225,456 @@ static void vae_is_the_same_under_the_names_of_diffusers(void **state) {
     golden_close(&all);
 }
 
+/* Whole pictures. */
+
+/* Compares what a pipeline dumps with the golden file, under the names that file has. */
+struct comparison {
+    const golden *want;
+    json_t *request;
+    int first_step, compared;
+};
+
+static void compare_ids(const golden *want, const char *name, const float *values, size_t n) {
+    size_t count = 0;
+    const int32_t *ids = golden_ints(want, name, &count);
+    assert_int_equal(n, count);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal((int32_t)values[i], ids[i]);
+}
+
+static void compare_sigmas(const struct comparison *c, const float *values, size_t n) {
+    json_t *sigmas = json_object_get(c->request, "sigmas");
+    assert_int_equal(n + (size_t)c->first_step, json_array_size(sigmas));
+    for (size_t i = 0; i < n; i++)
+        assert_float_equal(values[i], json_number_value(json_array_get(sigmas, i + (size_t)c->first_step)), 1e-7);
+}
+
+/* The recorded pixels are not clamped. */
+static void compare_image(const golden *want, const float *values, size_t n) {
+    size_t count = 0;
+    const float *recorded = golden_floats(want, "image", &count);
+    float *clamped = malloc(sizeof(float) * count);
+    assert_int_equal(n, count);
+    for (size_t i = 0; i < n; i++)
+        clamped[i] = recorded[i] < -1 ? -1 : recorded[i] > 1 ? 1 : recorded[i];
+    compare_values("image", values, clamped, n);
+    free(clamped);
+}
+
+static void compare_dump(void *ctx, const char *name, int rank, const int64_t *dim, const float *values) {
+    struct comparison *c = ctx;
+    static const char *const names[][2] = {
+        { "text_embeddings", "conditioning" },
+        { "negative_text_embeddings", "negative_conditioning" },
+        { "noise", "noise" },
+        { "encoded", "encoded" },
+        { "start_latent", "start_latent" },
+    };
+    size_t n = 1;
+    int step = 0;
+    char full[64];
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)dim[i];
+    c->compared++;
+    if (sscanf(name, "latents_%d", &step) == 1) {
+        snprintf(full, sizeof full, "step%d.latent", step + c->first_step);
+        golden_compare(c->want, full, values, n);
+    } else if (strcmp(name, "tokens") == 0 || strcmp(name, "negative_tokens") == 0) {
+        compare_ids(c->want, *name == 't' ? "ids" : "negative_ids", values, n);
+    } else if (strcmp(name, "sigmas") == 0) {
+        compare_sigmas(c, values, n);
+    } else if (strcmp(name, "image") == 0) {
+        compare_image(c->want, values, n);
+    } else if (strcmp(name, "latents_final") == 0) { /* the last step once more */
+        c->compared--;
+    } else {
+        size_t i = 0;
+        while (i < KN_COUNT(names) && strcmp(name, names[i][0]) != 0)
+            i++;
+        assert_true(i < KN_COUNT(names));
+        golden_compare(c->want, names[i][1], values, n);
+    }
+}
+
+static kn_wish wish_of_request(json_t *request) {
+    return (kn_wish){
+        .prompt = golden_text(request, "prompt"),
+        .negative_prompt = golden_text(request, "negative_prompt"),
+        .width = { true, golden_number(request, "width") },
+        .height = { true, golden_number(request, "height") },
+        .steps = { true, golden_number(request, "steps") },
+        .cfg = { true, golden_number(request, "cfg") + 1 }, /* recorded in the form that adds to the positive side */
+        .seed = (uint64_t)json_integer_value(json_object_get(request, "seed")),
+        .seed_given = true,
+    };
+}
+
+/* exact: every tensor on the way and the pixels; else the pixels by their distance. */
+static void run_case(const char *folder, const kn_model_wish *model_wish) {
+    bool exact = strcmp(model_wish->precision, "exact") == 0;
+    char path[256];
+    print_message("  %s, %s, %s\n", folder, model_wish->profile, model_wish->precision);
+    snprintf(path, sizeof path, "z-image/%s/case.json", folder);
+    json_t *c = golden_json(path), *request = json_object_get(c, "request");
+    snprintf(path, sizeof path, "z-image/%s/io.safetensors", folder);
+    golden want = golden_open(path);
+    kn_model *m = open_model(model_wish);
+    kn_wish wish = wish_of_request(request);
+    struct comparison comparison = { .want = &want, .request = request };
+    kn_image start = { 0 };
+    if (json_object_get(request, "strength")) {
+        comparison.first_step = (int)golden_size(request, "start_index");
+        snprintf(path, sizeof path, "z-image/%s/input.png", folder);
+        start = read_png(path);
+        wish.init_image = &start;
+        wish.strength = (kn_optional){ true, golden_number(request, "strength") };
+    }
+    const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
+    kn_image got = draw(m, &wish, &hooks, NULL);
+    int steps = (int)golden_size(request, "steps") - comparison.first_step;
+    int others = 5 + (wish.cfg.value > 1 ? 2 : 0) + (wish.init_image ? 2 : 0); /* ids, their states, noise, sigmas, … */
+    assert_int_equal(comparison.compared, exact ? steps + others : 0);
+    snprintf(path, sizeof path, "z-image/%s/image.png", folder);
+    kn_image png = read_png(path);
+    compare_pictures(&got, &png, exact ? 1 : 255, 40);
+    kn_image_free(&got);
+    kn_image_free(&png);
+    kn_image_free(&start);
+    kn_model_close(m);
+    golden_close(&want);
+    json_decref(c);
+}
+
+static void pictures_equal_the_reference_pipeline(void **state) {
+    (void)state;
+    static const char *const cases[][2] = { { "e2e-turbo", "turbo" },
+                                            { "e2e-base", "base" },
+                                            { "e2e-all-in-one-fp8", "all-in-one" },
+                                            { "e2e-image-to-image", "turbo" } };
+    static const char *const precisions[] = { "exact", "fast" };
+    for (size_t i = 0; i < KN_COUNT(cases); i++)
+        for (size_t p = 0; p < KN_COUNT(precisions); p++)
+            run_case(cases[i][0],
+                     &(kn_model_wish){ .config = CONFIG, .profile = cases[i][1], .precision = precisions[p] });
+}
+
+static void the_old_form_of_models_toml_draws_with_turbo(void **state) {
+    (void)state;
+    const kn_model_wish wish = { .config = KN_TEST_DATA "/z-image/legacy.toml", .precision = "exact" };
+    kn_model *m = open_model(&wish);
+    assert_string_equal(m->choice.profile->name, "legacy");
+    assert_string_equal(m->choice.architecture->name, "z-image");
+    assert_string_equal(m->choice.variant->name, "turbo");
+    kn_model_close(m);
+    run_case("e2e-all-in-one-fp8",
+             &(kn_model_wish){ .config = wish.config, .profile = "legacy", .precision = "exact" });
+}
+
+static const kn_wish small = { .prompt = "a red boat",
+                               .seed = 7,
+                               .seed_given = true,
+                               .steps = { true, 2 },
+                               .width = { true, 48 },
+                               .height = { true, 64 } };
+
+static void variants_have_the_published_defaults(void **state) {
+    (void)state;
+    static const struct {
+        const char *profile;
+        double steps, cfg;
+        float last; /* sigma before 0: shift / steps / (1 + (shift - 1) / steps) */
+    } rows[] = { { "turbo", 8, 1, 0.3f }, { "base", 50, 5, 6.0f / 55 } };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        const kn_model_wish wish = { .config = CONFIG, .profile = rows[i].profile };
+        kn_model *m = open_model(&wish);
+        kn_settings s;
+        kn_error err = { 0 };
+        assert_true(kn_settings_make(&(kn_wish){ .prompt = "a" }, &m->choice.defaults, m->choice.architecture,
+                                     m->choice.variant, &s, &err));
+        assert_float_equal(s.recipe.sigmas.steps, rows[i].steps, 0);
+        assert_float_equal(s.recipe.cfg, rows[i].cfg, 0);
+        assert_float_equal(s.recipe.sigmas.at[s.recipe.sigmas.steps - 1], rows[i].last, 1e-6);
+        kn_model_close(m);
+    }
+}
+
+static void count_tokens(void *ctx, const char *name, int rank, const int64_t *dim, const float *values) {
+    (void)rank;
+    (void)values;
+    int64_t *counts = ctx;
+    if (strcmp(name, "tokens") == 0)
+        counts[0] = dim[0];
+    if (strcmp(name, "negative_tokens") == 0)
+        counts[1] = dim[0];
+}
+
+static void a_prompt_is_cut_at_512_tokens_and_the_rest_is_counted(void **state) {
+    (void)state;
+    kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG });
+    char text[4096] = "";
+    for (int i = 0; i < 700; i++)
+        strcat(text, "b, "); /* at least two tokens each */
+    int64_t counts[2] = { 0, 0 };
+    const kn_hooks hooks = { .dump = count_tokens, .dump_ctx = counts };
+    kn_draw_report report;
+    kn_wish wish = small;
+    wish.cfg = (kn_optional){ true, 2 };
+    kn_image short_one = draw(m, &wish, &hooks, &report);
+    assert_int_equal(report.dropped_tokens, 0);
+    assert_int_equal(report.prompt_tokens, counts[0]);
+    assert_true(counts[0] < 100);
+    wish.prompt = text;
+    kn_image long_one = draw(m, &wish, &hooks, &report);
+    assert_int_equal(counts[0], 512);
+    assert_int_equal(report.prompt_tokens, 512);
+    int dropped = report.dropped_tokens;
+    assert_true(dropped > 1400 - 512);
+    assert_int_equal(report.dropped_negative_tokens, 0);
+    wish.prompt = "a";
+    wish.negative_prompt = text;
+    kn_image negative_one = draw(m, &wish, &hooks, &report);
+    assert_int_equal(counts[1], 512);
+    assert_int_equal(report.dropped_tokens, 0);
+    assert_int_equal(report.dropped_negative_tokens, dropped);
+    kn_image_free(&short_one);
+    kn_image_free(&long_one);
+    kn_image_free(&negative_one);
+    kn_model_close(m);
+}
+
+static void strength_runs_from_the_picture_to_none_of_it(void **state) {
+    (void)state;
+    kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG, .precision = "exact", .residency = "cached" });
+    const kn_hooks hooks = { 0 };
+    kn_image start = read_png("z-image/e2e-image-to-image/input.png");
+    kn_wish wish = small;
+    kn_image from_text = draw(m, &wish, &hooks, NULL);
+    size_t n = (size_t)from_text.width * from_text.height * from_text.channels;
+    wish.init_image = &start;
+    wish.strength = (kn_optional){ true, 1 };
+    kn_image all_new = draw(m, &wish, &hooks, NULL);
+    assert_memory_equal(all_new.pixels, from_text.pixels, n);
+    wish.strength.value = 0;
+    kn_image kept = draw(m, &wish, &hooks, NULL);
+    wish.seed = 8;
+    kn_image kept_again = draw(m, &wish, &hooks, NULL);
+    assert_memory_equal(kept.pixels, kept_again.pixels, n); /* no noise has a part in it */
+    kn_image *all[] = { &start, &from_text, &all_new, &kept, &kept_again };
+    for (size_t i = 0; i < KN_COUNT(all); i++)
+        kn_image_free(all[i]);
+    kn_model_close(m);
+}
+
+static void refusals_of_pictures_to_start_from_say_why(void **state) {
+    (void)state;
+    uint8_t pixels[3 * 16 * 32] = { 0 };
+    const kn_image start = { .width = 16, .height = 32, .channels = 3, .pixels = pixels };
+    const kn_optional w = { true, 16 }, h = { true, 32 };
+    const struct {
+        const char *config;
+        kn_wish wish;
+        const char *text;
+    } rows[] = {
+        { CONFIG, { .strength = { true, 0.5 } }, "strength needs a picture to start from" },
+        { CONFIG, { .init_image = &start }, "has 16x32 pixels, 1024x1024 are needed" },
+        { CONFIG,
+          { .init_image = &start, .width = w, .height = h, .strength = { true, 1.5 } },
+          "1.5 is outside 0 to 1" },
+        { KN_TEST_DATA "/qwen21-e2e/models.toml",
+          { .init_image = &start, .width = w, .height = h },
+          "Qwen-Image 2.1 cannot start from a picture" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_model *m = open_model(&(kn_model_wish){ .config = rows[i].config });
+        kn_wish wish = rows[i].wish;
+        wish.prompt = "a";
+        kn_settings s;
+        kn_error err = { 0 };
+        assert_false(kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, &s, &err));
+        if (!strstr(err.text, rows[i].text))
+            fail_msg("'%s' does not say '%s'", err.text, rows[i].text);
+        kn_model_close(m);
+    }
+}
+
+/* Files. */
+
+/* The header of a released model at its full size, in front of memory that costs nothing until it is touched. */
+static kn_source full_size(const char *manifest) {
+    json_t *tensors = golden_json(manifest), *entry;
+    const char *name;
+    KN_AUTO_BUF header;
+    kn_buf_init(&header, 1 << 20);
+    uint64_t at = 0;
+    json_object_foreach(tensors, name, entry) {
+        char shape[100] = "";
+        uint64_t bytes = 2;
+        size_t i;
+        json_t *dim;
+        assert_string_equal(json_string_value(json_array_get(entry, 0)), "BF16");
+        json_array_foreach(json_array_get(entry, 1), i, dim) {
+            bytes *= (uint64_t)json_integer_value(dim);
+            snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%d", i ? "," : "",
+                     (int)json_integer_value(dim));
+        }
+        assert_true(kn_buf_printf(&header, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
+                                  at ? "," : "{", name, shape, (unsigned long long)at,
+                                  (unsigned long long)(at + bytes)));
+        at += bytes;
+    }
+    json_decref(tensors);
+    assert_true(kn_buf_add_text(&header, "}"));
+    size_t len = 8 + header.len + (size_t)at;
+    uint8_t *file = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(file != MAP_FAILED);
+    for (int i = 0; i < 8; i++)
+        file[i] = (uint8_t)((uint64_t)header.len >> 8 * i);
+    memcpy(file + 8, header.data, header.len);
+    return (kn_source){ .data = file, .len = len };
+}
+
+static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
+    (void)state;
+    static const struct {
+        const char *manifest;
+        const kn_slot *slot;
+        size_t tensors;
+    } rows[] = {
+        { "manifests/z_image_bf16.json", &kn_zimage_diffusion_slot, 453 },
+        { "manifests/z_image_diffusers.json", &kn_zimage_diffusion_slot, 521 },
+        { "manifests/qwen3_4b.json", &kn_zimage_text_slot, 398 },
+        { "manifests/flux_ae.json", &kn_zimage_vae_slot, 244 },
+        { "manifests/flux_ae_diffusers.json", &kn_zimage_vae_slot, 244 },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_source file = full_size(rows[i].manifest);
+        kn_inspection found;
+        kn_error err = { 0 };
+        if (!kn_inspect_file(&file, rows[i].slot, &found, &err) || !kn_inspect_fit(rows[i].slot, &file, &err))
+            fail_msg("%s: %s", rows[i].manifest, err.text);
+        assert_string_equal(found.kind->id, rows[i].slot->id);
+        assert_int_equal(found.tensors, rows[i].tensors);
+        assert_int_equal(munmap((void *)(uintptr_t)file.data, file.len), 0);
+    }
+}
+
+/* A copy of a file below data with one tensor more. */
+static void make_with_extra(const char *path_below_data, const char *extra, const char *shape, size_t bytes,
+                            kn_buf *file) {
+    golden from = golden_open(path_below_data);
+    maker made;
+    make_begin(&made);
+    for (size_t i = 0; i < kn_weights_count(from.file); i++) {
+        const kn_entry *e = kn_weights_at(from.file, i);
+        char dims[64] = "";
+        for (int d = 0; d < e->rank; d++)
+            snprintf(dims + strlen(dims), sizeof dims - strlen(dims), "%s%d", d ? "," : "", (int)e->dim[d]);
+        make_tensor(&made, e->name, kn_dtype_of(e->dtype)->name, dims, e->data, e->bytes);
+    }
+    make_zeros(&made, extra, "F32", shape, bytes);
+    make_end(&made, file);
+    golden_close(&from);
+}
+
+static void files_of_other_models_and_unknown_keys_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *extra;
+        const kn_slot *slot;
+        const char *text; /* NULL: it is taken */
+    } rows[] = {
+        { "z-image/models/z_image_turbo_bf16.safetensors", "siglip_embedder.0.weight", &kn_zimage_diffusion_slot,
+          "diffusion model: not used by this model 'siglip_embedder.0.weight'" },
+        { "z-image/models/z_image_turbo_bf16.safetensors", "norm_final.weight", &kn_zimage_diffusion_slot, NULL },
+        { "z-image/models/qwen_3_4b.safetensors", "lm_head.weight", &kn_zimage_text_slot, NULL },
+        { "z-image/models/qwen_3_4b.safetensors", "visual.deepstack_merger_list.0.norm.weight", &kn_zimage_text_slot,
+          "text encoder: the file is a Qwen3-VL text encoder; a Qwen3 text encoder is needed here" },
+        { "z-image/models/qwen_3_4b.safetensors", "x", &kn_zimage_vae_slot,
+          "VAE: the file is a Qwen3 or Qwen3-VL text encoder; a FLUX autoencoder is needed here" },
+        /* In a file of everything each part answers for its own section. */
+        { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_text_slot,
+          "text encoder: not used by this model 'text_encoders.clip_l.x'" },
+        { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_diffusion_slot, NULL },
+        { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_vae_slot, NULL },
+        { ALL_IN_ONE, "vae.x", &kn_zimage_vae_slot, "VAE: not used by this model 'vae.x'" },
+        { ALL_IN_ONE, "model_ema.x", &kn_zimage_vae_slot, "VAE: not used by this model 'model_ema.x'" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF file;
+        make_with_extra(rows[i].file, rows[i].extra, "1", 4, &file);
+        const kn_source source = { .data = (const uint8_t *)file.data, .len = file.len };
+        kn_error err = { 0 };
+        bool fits = kn_inspect_fit(rows[i].slot, &source, &err);
+        if (fits != !rows[i].text || (rows[i].text && !strstr(err.text, rows[i].text)))
+            fail_msg("%s: '%s' is not '%s'", rows[i].extra, err.text, rows[i].text ? rows[i].text : "");
+    }
+}
+
+/* Lumina 2 has the names of Z-Image and other rules; the width of its text tells. */
+static void lumina_is_told_from_its_text_width(void **state) {
+    (void)state;
+    maker made;
+    KN_AUTO_BUF file;
+    make_begin(&made);
+    make_zeros(&made, "cap_embedder.1.weight", "BF16", "1,2304", 2 * 2304);
+    make_zeros(&made, "noise_refiner.0.attention.q_norm.weight", "BF16", "96", 2 * 96);
+    make_zeros(&made, "context_refiner.0.attention.q_norm.weight", "BF16", "96", 2 * 96);
+    make_end(&made, &file);
+    const kn_source source = { .data = (const uint8_t *)file.data, .len = file.len };
+    kn_error err = { 0 };
+    assert_false(kn_inspect_fit(&kn_zimage_diffusion_slot, &source, &err));
+    assert_non_null(strstr(err.text, "the file is a Lumina 2 diffusion model; a Z-Image diffusion model is needed"));
+}
+
+static void a_part_of_a_file_of_everything_is_inspected_by_itself(void **state) {
+    (void)state;
+    static const struct {
+        const kn_slot *slot;
+        const char *prefix;
+        size_t tensors, quantised;
+    } rows[] = { { &kn_zimage_diffusion_slot, "model.diffusion_model.", 174, 35 },
+                 { &kn_zimage_text_slot, "text_encoders.qwen3_4b.transformer.model.", 35, 0 },
+                 { &kn_zimage_vae_slot, "vae.", 240, 0 } };
+    static const char path[] = KN_TEST_DATA "/" ALL_IN_ONE;
+    size_t all = 0;
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_inspection found;
+        kn_error err = { 0 };
+        assert_true(kn_inspect_file(&(kn_source){ .path = path }, rows[i].slot, &found, &err));
+        assert_string_equal(found.kind->id, rows[i].slot->id);
+        assert_string_equal(found.prefix, rows[i].prefix);
+        assert_int_equal(found.tensors, rows[i].tensors);
+        assert_int_equal(found.quantised_layers, rows[i].quantised);
+        assert_int_equal(found.missing_scales, 0);
+        all += found.tensors;
+    }
+    assert_int_equal(all, 449);
+    kn_inspection whole;
+    kn_error err = { 0 };
+    assert_true(kn_inspect_file(&(kn_source){ .path = path }, NULL, &whole, &err));
+    assert_int_equal(whole.tensors, 449);
+    assert_string_equal(whole.kind->id, "z-image");
+    assert_string_equal(whole.others[0]->id, "qwen3");
+    assert_string_equal(whole.others[1]->id, "flux-ae");
+    assert_null(whole.others[2]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_encoder_gives_every_hidden_state_but_the_last),
         cmocka_unit_test(transformer_equals_the_reference_in_both_namings),
         cmocka_unit_test(vae_equals_the_reference),
         cmocka_unit_test(vae_is_the_same_under_the_names_of_diffusers),
+        cmocka_unit_test(pictures_equal_the_reference_pipeline),
+        cmocka_unit_test(the_old_form_of_models_toml_draws_with_turbo),
+        cmocka_unit_test(variants_have_the_published_defaults),
+        cmocka_unit_test(a_prompt_is_cut_at_512_tokens_and_the_rest_is_counted),
+        cmocka_unit_test(strength_runs_from_the_picture_to_none_of_it),
+        cmocka_unit_test(refusals_of_pictures_to_start_from_say_why),
+        cmocka_unit_test(files_of_full_size_are_accounted_for_by_their_header),
+        cmocka_unit_test(files_of_other_models_and_unknown_keys_are_refused),
+        cmocka_unit_test(lumina_is_told_from_its_text_width),
+        cmocka_unit_test(a_part_of_a_file_of_everything_is_inspected_by_itself),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

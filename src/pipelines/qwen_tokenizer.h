@@ -1,0 +1,19 @@
+/* What pipelines with a text encoder of the Qwen family need of its tokenizer. */
+#ifndef KN_PIPELINES_QWEN_TOKENIZER_H
+#define KN_PIPELINES_QWEN_TOKENIZER_H
+
+#include "pipelines/pipeline.h"
+#include "text/tokenizer.h"
+
+/* Opens it and checks that it has the control tokens of the family's templates; *turn_start is the id of <|im_start|>.
+ */
+bool kn_qwen_tokenizer_open(const kn_source *source, kn_tokenizer **ret, int32_t *turn_start, kn_error *err);
+
+/* Whether an embedding table of so many rows has one for every token. */
+bool kn_qwen_tokenizer_fits(const kn_tokenizer *t, int64_t vocabulary, kn_error *err);
+
+/* The user's text between two parts of a template. It is literal: what looks like a control token in it stays text. */
+bool kn_qwen_tokenize(const kn_tokenizer *t, const char *before, const char *text, const char *after, kn_tokens *ret,
+                      kn_error *err);
+
+#endif
