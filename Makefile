@@ -3,7 +3,7 @@
 
 # Where `make install` puts things; empty keeps what the build folder has (/usr/local at first).
 PREFIX =
-DESTDIR =
+DESTDIR ?=
 
 OPTIONS = $(if $(PREFIX),-Dprefix=$(PREFIX))
 
@@ -26,7 +26,7 @@ test:
 test-slow:
 	@scripts/install-packages build test slow
 	@scripts/build build $(OPTIONS) -Dtests=enabled
-	@scripts/run-tests build --setup slow --suite slow
+	@scripts/run-tests --cases build --setup slow --suite slow
 
 bench: all
 	@meson test -C build --no-rebuild --benchmark --verbose
@@ -60,6 +60,6 @@ help:
 	@echo 'make bench       measure'
 	@echo 'make fuzz        fuzz all parsers; SECONDS=3600 for longer, FUZZ="toml png" for some'
 	@echo 'make format      lay out the sources with clang-format'
-	@echo 'make lint        clang warnings, clang-tidy, cppcheck, layout and house rules'
+	@echo 'make lint        clang warnings, clang-tidy, cppcheck, shellcheck, layout, house rules'
 	@echo 'make install     install; PREFIX=/usr and DESTDIR=/some/root are honoured'
 	@echo 'make clean       remove what the targets above have made'

@@ -94,7 +94,7 @@ static void quote(const char *text, size_t len, size_t most, char *out, size_t r
 }
 
 kn_quoted kn_quote(const char *text, size_t len) {
-    kn_quoted q;
+    kn_quoted q = { "" };
     quote(text, len, 48, q.text, sizeof q.text);
     return q;
 }
@@ -104,7 +104,7 @@ kn_quoted kn_quote_z(const char *text) {
 }
 
 kn_quoted_path kn_quote_path(const char *path) {
-    kn_quoted_path q;
+    kn_quoted_path q = { "" };
     quote(path, strlen(path), sizeof q.text, q.text, sizeof q.text);
     return q;
 }

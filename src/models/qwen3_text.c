@@ -35,7 +35,9 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
         l->gate = kn_take_matrix(b, mlp, m->width, "layers.%d.mlp.gate_proj", i);
         l->up = kn_take_matrix(b, l->gate.dim[0], m->width, "layers.%d.mlp.up_proj", i);
         l->down = kn_take_matrix(b, m->width, l->gate.dim[0], "layers.%d.mlp.down_proj", i);
+        kn_ignore(b, "layers.%d.self_attn.rotary_emb.inv_freq", i); /* frequencies that follow from the base */
     }
+    kn_ignore(b, "rotary_emb.inv_freq");
     kn_ignore(b, "norm.weight");
 }
 

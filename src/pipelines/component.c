@@ -34,6 +34,8 @@ static bool is_wanted(kn_component *c, kn_error *err) {
     const kn_kind *kind = kn_detect_for(c->file, c->slot->id, c->prefix);
     if (kn_weights_count(c->file) == 0)
         return kn_fail(err, KN_E_FORMAT, "the file holds no tensors");
+    if (!kind && !kn_weights_refuse_foreign(c->file, "", err))
+        return false;
     if (!kind)
         return kn_fail(err, KN_E_FORMAT, "the file is not %s: its tensor names belong to no known network",
                        c->slot->wants);

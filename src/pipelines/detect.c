@@ -87,10 +87,13 @@ static bool is_lora(const kn_weights *w) {
     return false;
 }
 
-/* Qwen3 and Qwen3-VL have the same text tensors; the vision tower beside them tells. */
-static bool has_vision(const kn_weights *w) {
+/* Qwen3 and Qwen3-VL have the same text tensors; what a GGUF file calls itself tells, or the vision tower beside them.
+ */
+static bool is_qwen3_vl(const kn_weights *w) {
+    const char *gguf = kn_weights_metadata(w, "general.architecture");
     char prefix[KN_PREFIX_MAX];
-    return kn_weights_prefix_of(w, "visual.deepstack_merger_list.0.norm.weight", prefix, sizeof prefix);
+    return gguf ? strcmp(gguf, "qwen3vl") == 0
+                : kn_weights_prefix_of(w, "visual.deepstack_merger_list.0.norm.weight", prefix, sizeof prefix);
 }
 
 static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
@@ -105,7 +108,7 @@ const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix) {
     for (size_t i = 0; i < KN_COUNT(rules); i++) {
         const kn_kind *kind = &rules[i].kind;
         if (role == kind->role && holds(&rules[i], w, prefix))
-            return strcmp(kind->id, "qwen3") == 0 && has_vision(w) ? &qwen3_vl : kind;
+            return strcmp(kind->id, "qwen3") == 0 && is_qwen3_vl(w) ? &qwen3_vl : kind;
     }
     prefix[0] = 0;
     return NULL;

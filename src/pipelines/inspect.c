@@ -6,12 +6,18 @@
 
 #include "pipelines/component.h"
 
-/* "<layer>.weight" of a matrix in FP8; *layer is the length of its name without ".weight". */
+/* Such types hold their scales themselves. */
+static bool has_blocks(const kn_entry *e) {
+    return kn_dtype_of(e->dtype)->block > 1;
+}
+
+/* "<layer>.weight" of a matrix that is not stored as plain numbers; *layer is the length of its name without ".weight".
+ */
 static bool is_quantised(const kn_entry *e, int *layer) {
     static const char suffix[] = ".weight";
     size_t len = strlen(e->name), tail = sizeof suffix - 1;
-    bool fp8 = e->dtype == KN_F8_E4M3 || e->dtype == KN_F8_E5M2;
-    if (!fp8 || e->rank != 2 || len < tail || strcmp(e->name + len - tail, suffix) != 0)
+    bool scaled = e->dtype == KN_F8_E4M3 || e->dtype == KN_F8_E5M2 || e->dtype == KN_I8;
+    if ((!scaled && !has_blocks(e)) || e->rank != 2 || len < tail || strcmp(e->name + len - tail, suffix) != 0)
         return false;
     *layer = (int)(len - tail);
     return true;
@@ -40,7 +46,7 @@ static void count(const kn_weights *w, const char *section, kn_inspection *ret) 
         ret->has_vision |= strncmp(e->name, "visual.", 7) == 0 || strstr(e->name, ".visual.") != NULL;
         if (is_quantised(e, &layer)) {
             ret->quantised_layers++;
-            ret->missing_scales += !has_scale(w, e->name, layer);
+            ret->missing_scales += !has_blocks(e) && !has_scale(w, e->name, layer);
         }
     }
 }
@@ -63,12 +69,14 @@ bool kn_inspect_file(const kn_source *source, const kn_slot *slot, kn_inspection
         return false;
     kn_inspection found = { 0 };
     found.kind = slot ? kn_detect_for(w, slot->id, found.prefix) : kn_detect(w, found.prefix);
+    bool ok = found.kind || kn_weights_refuse_foreign(w, "", err);
     count(w, slot ? kn_section_of(found.prefix) : "", &found);
     if (!slot && found.kind && found.kind->role != KN_ROLE_OTHER)
         find_others(w, &found);
     kn_weights_close(w);
-    *ret = found;
-    return true;
+    if (ok)
+        *ret = found;
+    return ok;
 }
 
 bool kn_inspect_fit(const kn_slot *slot, const kn_source *source, kn_error *err) {

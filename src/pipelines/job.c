@@ -45,8 +45,8 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
     static const char *const names[] = { "encode", "picture", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
-    bool is_first = stage == KN_STAGE_ENCODE;
-    if ((is_first && !noise_fits(j, err)) || !kn_component_load(c, err))
+    bool is_early = stage == KN_STAGE_ENCODE || stage == KN_STAGE_PICTURE;
+    if ((is_early && !noise_fits(j, err)) || !kn_component_load(c, err))
         return false;
     *s = (kn_stage_report){ .name = names[stage],
                             .load_seconds = kn_now() - start,

@@ -167,10 +167,13 @@ static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err)
 /* Each stage loads, computes and, when staged, leaves before the next one comes. */
 static bool run_stages(struct call *c, kn_image *ret, kn_error *err) {
     size_t n = (size_t)c->job.channels * c->job.h * c->job.w;
-    float *x = malloc(2 * n * sizeof *x), *clean = c->job.recipe->init_image ? x + n : NULL;
-    bool ok = (x || kn_fail_nomem(err, 2 * n * sizeof *x)) && (!clean || encode_init_image(c, clean, err)) &&
-              encode_prompts(c, err) && diffuse(c, clean, x, err) && decode(c, x, ret, err);
+    bool from_picture = c->job.recipe->init_image != NULL;
+    float *x = malloc(n * sizeof *x), *clean = from_picture ? malloc(n * sizeof *clean) : NULL;
+    bool ok = ((x && (clean || !from_picture)) || kn_fail_nomem(err, 2 * n * sizeof *x)) &&
+              (!from_picture || encode_init_image(c, clean, err)) && encode_prompts(c, err) &&
+              diffuse(c, clean, x, err) && decode(c, x, ret, err);
     free(x);
+    free(clean);
     return ok;
 }
 

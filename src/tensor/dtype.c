@@ -3,15 +3,36 @@
 #include <math.h>
 #include <string.h>
 
+#include "tensor/blocks.h"
+
 static const kn_dtype_info table[KN_DTYPE_COUNT] = {
-    [KN_F32] = { "F32", 1, 4, true },         [KN_F16] = { "F16", 1, 2, true },
-    [KN_BF16] = { "BF16", 1, 2, true },       [KN_F8_E4M3] = { "F8_E4M3", 1, 1, true },
-    [KN_F8_E5M2] = { "F8_E5M2", 1, 1, true }, [KN_F64] = { "F64", 1, 8, false },
-    [KN_I8] = { "I8", 1, 1, false },          [KN_U8] = { "U8", 1, 1, false },
-    [KN_I16] = { "I16", 1, 2, false },        [KN_U16] = { "U16", 1, 2, false },
-    [KN_I32] = { "I32", 1, 4, false },        [KN_U32] = { "U32", 1, 4, false },
-    [KN_I64] = { "I64", 1, 8, false },        [KN_U64] = { "U64", 1, 8, false },
+    [KN_F32] = { "F32", 1, 4, true },
+    [KN_F16] = { "F16", 1, 2, true },
+    [KN_BF16] = { "BF16", 1, 2, true },
+    [KN_F8_E4M3] = { "F8_E4M3", 1, 1, true },
+    [KN_F8_E5M2] = { "F8_E5M2", 1, 1, true },
+    [KN_F64] = { "F64", 1, 8, false },
+    [KN_I8] = { "I8", 1, 1, true },
+    [KN_U8] = { "U8", 1, 1, false },
+    [KN_I16] = { "I16", 1, 2, false },
+    [KN_U16] = { "U16", 1, 2, false },
+    [KN_I32] = { "I32", 1, 4, false },
+    [KN_U32] = { "U32", 1, 4, false },
+    [KN_I64] = { "I64", 1, 8, false },
+    [KN_U64] = { "U64", 1, 8, false },
     [KN_BOOL] = { "BOOL", 1, 1, false },
+    [KN_Q4_0] = { "Q4_0", 32, 18, true },
+    [KN_Q4_1] = { "Q4_1", 32, 20, true },
+    [KN_Q5_0] = { "Q5_0", 32, 22, true },
+    [KN_Q5_1] = { "Q5_1", 32, 24, true },
+    [KN_Q8_0] = { "Q8_0", 32, 34, true },
+    [KN_Q2_K] = { "Q2_K", 256, 84, true },
+    [KN_Q3_K] = { "Q3_K", 256, 110, true },
+    [KN_Q4_K] = { "Q4_K", 256, 144, true },
+    [KN_Q5_K] = { "Q5_K", 256, 176, true },
+    [KN_Q6_K] = { "Q6_K", 256, 210, true },
+    [KN_IQ4_NL] = { "IQ4_NL", 32, 18, true },
+    [KN_IQ4_XS] = { "IQ4_XS", 256, 136, true },
 };
 
 const kn_dtype_info *kn_dtype_of(kn_dtype t) {
@@ -20,7 +41,7 @@ const kn_dtype_info *kn_dtype_of(kn_dtype t) {
 
 bool kn_dtype_by_name(const char *name, size_t len, kn_dtype *ret) {
     for (int t = 0; t < KN_DTYPE_COUNT; t++) {
-        if (strlen(table[t].name) == len && memcmp(table[t].name, name, len) == 0) {
+        if (table[t].block == 1 && strlen(table[t].name) == len && memcmp(table[t].name, name, len) == 0) {
             *ret = (kn_dtype)t;
             return true;
         }
@@ -74,8 +95,18 @@ float kn_float_from_e5m2(uint8_t c) {
     return kn_float_from_f16((uint16_t)(c << 8));
 }
 
+static void decode_blocks(kn_dtype t, const uint8_t *p, size_t n, float *dst) {
+    kn_block_fn *decode = kn_block_decoder(t);
+    for (size_t i = 0; i < n; i += table[t].block, p += table[t].block_bytes)
+        decode(p, dst + i);
+}
+
 void kn_decode(kn_dtype t, const void *src, size_t n, float *dst) {
     const uint8_t *p = src;
+    if (table[t].block > 1) {
+        decode_blocks(t, p, n, dst);
+        return;
+    }
     switch (t) {
     case KN_F32: memcpy(dst, p, n * sizeof *dst); return;
     case KN_F16:
@@ -93,6 +124,10 @@ void kn_decode(kn_dtype t, const void *src, size_t n, float *dst) {
     case KN_F8_E5M2:
         for (size_t i = 0; i < n; i++)
             dst[i] = kn_float_from_e5m2(p[i]);
+        return;
+    case KN_I8:
+        for (size_t i = 0; i < n; i++)
+            dst[i] = (int8_t)p[i];
         return;
     default: memset(dst, 0, n * sizeof *dst); return; /* is_weight is false: loaders refuse it before */
     }

@@ -50,14 +50,21 @@ void kn_shape_add(kn_shape_text *s, const char *fmt, ...) KN_PRINTF(2, 3); /* on
 /* A trained array in its stored format: a view of the mapped file, or of memory its loader owns.
  * Matrices are [out, in] as PyTorch's Linear stores them. Vectors have rank 1. Convolutions are [out, kh, kw, in]: the
  * loader turns the stored [out, in, kh, kw] once, so that the taps' channels lie together.
- * scale multiplies every element (scaled FP8); 1 otherwise. bias is float32 [out] or NULL. */
+ * scale multiplies every element (scaled FP8, INT8); 1 otherwise. row_scale, if there, is float32 [out] and takes its
+ * place. bias is float32 [out] or NULL.
+ *
+ * Products with I8 weights are those of INT8 checkpoints: each row of activations is rounded to 255 steps first, unless
+ * full_precision says otherwise. turned_group, if not 0, says that every so many elements of a row were multiplied by a
+ * symmetric orthogonal matrix before they were stored; activations then go through it as well. */
 typedef struct kn_weight {
     const void *data;
     kn_dtype dtype;
     int rank;
     int64_t dim[KN_MAX_RANK];
     float scale;
-    bool full_precision; /* the file asks for products with dequantised weights even where FP8 units exist */
+    const float *row_scale;
+    int64_t turned_group;
+    bool full_precision; /* the file asks for products with dequantised weights and activations as they are */
     const float *bias;
     const char *name; /* for messages; lives as long as the loaded component */
 } kn_weight;

@@ -1,6 +1,7 @@
 /* The binder: weights by name, every key accounted for. Problems are collected as text when they are met, a fixed
  * number of each kind, so that reporting a hostile file takes no more memory than reporting a typing error. */
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,10 @@ static bool is_plain_float(kn_dtype t) {
     return t == KN_F32 || t == KN_F16 || t == KN_BF16;
 }
 
+static bool has_blocks(kn_dtype t) {
+    return kn_dtype_of(t)->block > 1;
+}
+
 static bool stored_as_plain_float(kn_binder *b, const kn_entry *e) {
     if (!is_plain_float(e->dtype))
         note(b, &b->wrong, KN_E_UNSUPPORTED, "'%s' is stored as %s, F32, F16 or BF16 is needed",
@@ -215,7 +220,7 @@ static void *new_copy(kn_binder *b, const kn_entry *e, uint64_t bytes) {
 
 /* A copy of the values as float32, which becomes the data of *ret. */
 static bool take_floats(kn_binder *b, const kn_entry *e, float plus, kn_weight *ret) {
-    if (!stored_as_plain_float(b, e))
+    if (!has_blocks(e->dtype) && !stored_as_plain_float(b, e))
         return false;
     float *values = new_copy(b, e, e->elements * sizeof *values);
     if (!values)
@@ -270,6 +275,35 @@ static const float *bias(kn_binder *b, const full_name *name, int64_t out) {
     return vector(b, name, ".bias", out, 0).data;
 }
 
+/* A scale for each row as float32; NULL: the binder knows why not. */
+static const float *row_scales(kn_binder *b, const kn_entry *e) {
+    float *values = new_copy(b, e, e->elements * sizeof *values);
+    if (!values)
+        return NULL;
+    kn_decode(e->dtype, e->data, (size_t)e->elements, values);
+    for (uint64_t i = 0; i < e->elements; i++) {
+        if (!(values[i] >= 0) || isinf(values[i])) {
+            note(b, &b->wrong, KN_E_RANGE, "'%s' holds the invalid scale %g",
+                 kn_quote_name(e->name, strlen(e->name)).text, (double)values[i]);
+            return NULL;
+        }
+    }
+    return values;
+}
+
+/* How the stored numbers of a matrix become its elements; false: the binder knows why not. */
+static bool set_scales(kn_binder *b, const kn_entry *e, kn_weight *m) {
+    const kn_quant_layer *quantised = kn_quantization_find(&b->quant, e);
+    if (!quantised)
+        return has_blocks(e->dtype) || stored_as_plain_float(b, e);
+    m->scale = quantised->scale;
+    m->full_precision = quantised->full_precision;
+    m->turned_group = (int64_t)quantised->turned_group;
+    if (quantised->row_scales && !b->check_only)
+        m->row_scale = row_scales(b, quantised->row_scales);
+    return !quantised->row_scales || b->check_only || m->row_scale;
+}
+
 kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
     FULL_NAME(name, b->prefix, fmt);
     const int64_t want[] = { out, in };
@@ -288,13 +322,13 @@ kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt,
         convolution &= e->dim[i] == 1;
     if (!fits(b, e, want, 2, e->dim, convolution ? 2 : rank, &m))
         return none;
-    const kn_quant_layer *quantised = kn_quantization_find(&b->quant, e);
-    if (quantised) {
-        m.scale = quantised->scale;
-        m.full_precision = quantised->full_precision;
-    } else if (!stored_as_plain_float(b, e)) {
+    if (m.dim[1] % kn_dtype_of(e->dtype)->block) {
+        note(b, &b->wrong, KN_E_UNSUPPORTED, "'%s': its rows [%s] are no whole blocks of %s",
+             kn_quote_name(e->name, strlen(e->name)).text, kn_shape_of_entry(e).text, kn_dtype_of(e->dtype)->name);
         return none;
     }
+    if (!set_scales(b, e, &m))
+        return none;
     m.data = e->data;
     m.dtype = e->dtype;
     m.name = e->name;
@@ -356,6 +390,7 @@ kn_weight kn_weight_rows(const kn_weight *w, int64_t from, int64_t count) {
         row *= (size_t)w->dim[i];
     rows.data = (const uint8_t *)w->data + kn_dtype_bytes(w->dtype, (size_t)from * row);
     rows.bias = w->bias ? w->bias + from : NULL;
+    rows.row_scale = w->row_scale ? w->row_scale + from : NULL;
     return rows;
 }
 

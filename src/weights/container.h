@@ -18,14 +18,26 @@ struct kn_weights {
     size_t count;
     kn_pair *metadata; /* [metadata_count] */
     size_t metadata_count;
-    char *text; /* all names, keys and values, each with its NUL */
+    char *text;      /* all names, keys and values, each with its NUL */
+    char *own_names; /* the names that were changed, the same */
 };
 
 /* Fills w, which is empty. What it has allocated when it fails, its caller frees. */
 bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err);
 
+bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err);
+
+/* Gives the tensors of a GGUF file that llama.cpp's converters wrote the names that the networks know them by. */
+bool kn_gguf_take_own_names(kn_weights *w, kn_error *err);
+
 /* Sorts entries by name and metadata by key; refuses what is there twice. */
 bool kn_weights_sort(kn_weights *w, kn_error *err);
+
+/* The entries in the order of their data, empty ones before what begins at the same place; the caller frees *ret. */
+bool kn_weights_by_place(const kn_weights *w, const kn_entry ***ret, kn_error *err);
+
+/* For a file that has fewer bytes than it says. Always returns false. */
+bool kn_fail_truncated(uint64_t have, uint64_t need, kn_error *err);
 
 /* Says what the bytes are if they are one of the things that people take for a model file; silent if they are not.
  * Always returns false. */

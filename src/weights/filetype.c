@@ -15,7 +15,6 @@ static const struct magic {
 #define MAGIC(bytes) bytes, sizeof(bytes) - 1
     { MAGIC("version https://git-lfs.github.com/spec/"), KN_E_FORMAT,
       "is a Git LFS pointer, not the model itself; fetch the real file, for example with 'git lfs pull'" },
-    { MAGIC("GGUF"), KN_E_UNSUPPORTED, "is a GGUF file, which is not supported here; a safetensors file is needed" },
     { MAGIC("PK\x03\x04"), KN_E_UNSUPPORTED,
       "is a zip archive, as .pt, .pth and .ckpt files are; these pickle formats can run code and are refused; use a "
       "safetensors file" },

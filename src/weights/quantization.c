@@ -22,7 +22,24 @@ const char *const kn_quant_companions[KN_QUANT_COMPANIONS] = {
 static const struct format {
     const char *name;
     kn_dtype dtype;
-} formats[] = { { "float8_e4m3fn", KN_F8_E4M3 }, { "float8_e5m2", KN_F8_E5M2 } };
+} formats[] = { { "float8_e4m3fn", KN_F8_E4M3 }, { "float8_e5m2", KN_F8_E5M2 }, { "int8_tensorwise", KN_I8 } };
+
+const char kn_quant_instead[] = "use an FP8, INT8 or GGUF version of the model";
+
+/* How names end that only other formats have. */
+static const struct {
+    const char *suffix, *format;
+} foreign[] = {
+    { ".weight_scale_2", "NVFP4" },
+    { ".wscales", "Nunchaku (SVDQuant)" },
+    { ".smooth_factor", "Nunchaku (SVDQuant)" },
+    { ".qzeros", "AWQ or GPTQ" },
+    { ".qweight", "AWQ, GPTQ or Nunchaku" },
+    { ".absmax", "bitsandbytes" },
+    { ".quant_map", "bitsandbytes" },
+    { ".quant_state.bitsandbytes__nf4", "bitsandbytes NF4" },
+    { ".quant_state.bitsandbytes__fp4", "bitsandbytes FP4" },
+};
 
 /* A reading in progress. In it a scale of 0 means that none was seen yet. */
 typedef struct survey {
@@ -56,7 +73,8 @@ static kn_quant_layer *layer_of(const kn_quantization *q, const kn_entry *weight
 }
 
 static bool is_layer(const kn_entry *e) {
-    return is_fp8(e->dtype) && e->rank == 2 && kn_ends_with(e->name, strlen(e->name), weight_suffix);
+    return (is_fp8(e->dtype) || e->dtype == KN_I8) && e->rank == 2 &&
+           kn_ends_with(e->name, strlen(e->name), weight_suffix);
 }
 
 static bool collect_layers(survey *s) {
@@ -89,7 +107,7 @@ static bool add_marker(survey *s, const kn_entry *marker) {
     for (size_t i = 0; i < q->count; i++) {
         kn_quant_layer *l = &q->layer[i];
         assert(l->weight);
-        if (strncmp(l->weight->name, marker->name, scope) != 0)
+        if (!is_fp8(l->weight->dtype) || strncmp(l->weight->name, marker->name, scope) != 0)
             continue;
         if (l->weight->dtype != format)
             return kn_fail(s->err, KN_E_FORMAT, "tensor '%s' is stored as %s, but marker '%s' says %s",
@@ -121,7 +139,8 @@ static bool read_markers(survey *s) {
 /* What the file says of one layer. */
 typedef struct record {
     const struct format *format;
-    bool full_precision;
+    bool full_precision, turned;
+    uint64_t group;
 } record;
 
 static const struct format *format_called(kn_json_text name) {
@@ -137,41 +156,63 @@ static bool read_format(kn_json_reader *j, const struct format **ret) {
     if (!kn_json_string(j, &name))
         return false;
     *ret = format_called(name);
-    return *ret || kn_fail(j->err, KN_E_UNSUPPORTED, "unsupported quantization format '%s'",
-                           kn_quote(name.data, name.len).text);
+    return *ret || kn_fail(j->err, KN_E_UNSUPPORTED, "unsupported quantization format '%s'; %s",
+                           kn_quote(name.data, name.len).text, kn_quant_instead);
+}
+
+/* The fields of a record in the order of their names here; INT8 layers have all of them, FP8 layers the first two. */
+static const char *const fields[] = { "format", "full_precision_matrix_mult", "convrot", "convrot_groupsize" };
+enum { FP8_FIELDS = 2 };
+
+static bool record_field(kn_json_reader *j, size_t field, record *r) {
+    switch (field) {
+    case 0: return read_format(j, &r->format);
+    case 1: return kn_json_bool(j, &r->full_precision);
+    case 2: return kn_json_bool(j, &r->turned);
+    default: return kn_json_u64(j, &r->group);
+    }
 }
 
 static bool parse_record(kn_json_reader *j, record *ret) {
-    static const char twice[] = "has '%s' twice in its quantization record";
-    bool has_precision = false, has_unknown = false;
+    bool has_unknown = false;
+    unsigned seen = 0;
     kn_quoted unknown;
     kn_json_text name;
-    record r = { 0 };
+    record r = { .group = 256 };
     kn_json_object(j);
     while (kn_json_key(j, &name)) {
-        if (kn_json_is(name, "format")) {
-            if (r.format)
-                return kn_fail(j->err, KN_E_FORMAT, twice, "format");
-            if (!read_format(j, &r.format))
-                return false;
-        } else if (kn_json_is(name, "full_precision_matrix_mult")) {
-            if (has_precision)
-                return kn_fail(j->err, KN_E_FORMAT, twice, "full_precision_matrix_mult");
-            has_precision = kn_json_bool(j, &r.full_precision);
-        } else { /* read on: what the format is called says more */
+        size_t field = 0;
+        while (field < KN_COUNT(fields) && !kn_json_is(name, fields[field]))
+            field++;
+        if (field == KN_COUNT(fields)) { /* read on: what the format is called says more */
             has_unknown = true;
             unknown = kn_quote(name.data, name.len);
             kn_json_skip(j, NULL);
+            continue;
         }
+        if (seen & 1u << field)
+            return kn_fail(j->err, KN_E_FORMAT, "has '%s' twice in its quantization record", fields[field]);
+        seen |= 1u << field;
+        if (!record_field(j, field, &r))
+            return false;
     }
     if (j->failed)
         return false;
     if (!r.format)
         return kn_fail(j->err, KN_E_FORMAT, "has a quantization record without format");
+    for (size_t field = FP8_FIELDS; r.format->dtype != KN_I8 && !has_unknown && field < KN_COUNT(fields); field++) {
+        has_unknown = seen & 1u << field;
+        unknown = kn_quote_z(fields[field]);
+    }
     if (has_unknown) /* it may change what the numbers mean */
         return kn_fail(j->err, KN_E_UNSUPPORTED, "unsupported field '%s' in its quantization record", unknown.text);
     *ret = r;
     return true;
+}
+
+/* Groups of 4, 16, 64, … that make up a row. */
+static bool is_group(uint64_t group, uint64_t row) {
+    return group >= 4 && (group & (group - 1)) == 0 && __builtin_ctzll(group) % 2 == 0 && row % group == 0;
 }
 
 /* Writes what a record says into its layer. weight is NULL if the file has none for it. */
@@ -183,11 +224,18 @@ static bool apply_record(survey *s, const kn_entry *weight, const record *r, boo
         return kn_fail(s->err, KN_E_FORMAT, "is marked as %s but its weight is stored as %s", f->name,
                        kn_dtype_of(weight->dtype)->name);
     kn_quant_layer *l = layer_of(s->q, weight);
-    if (l) {
-        if (from_list && l->listed)
-            return kn_fail(s->err, KN_E_FORMAT, "is listed twice");
-        *(from_list ? &l->listed : &l->recorded) = s->any_record = true;
+    if (!l)
+        return true;
+    if (r->turned && !is_group(r->group, weight->dim[1]))
+        return kn_fail(s->err, KN_E_RANGE, "has a convrot_groupsize of %llu, a power of 4 that divides %llu is needed",
+                       (unsigned long long)r->group, (unsigned long long)weight->dim[1]);
+    if (from_list && l->listed)
+        return kn_fail(s->err, KN_E_FORMAT, "is listed twice");
+    bool stands = from_list && l->recorded && f->dtype == KN_I8;
+    *(from_list ? &l->listed : &l->recorded) = s->any_record = true;
+    if (!stands) {
         l->full_precision = r->full_precision;
+        l->turned_group = r->turned ? r->group : 0;
     }
     return true;
 }
@@ -322,18 +370,40 @@ static bool read_list(survey *s) {
 
 /* One scale of a layer: a single positive number. */
 static bool read_scale(const kn_entry *e, const char *what, float *scale, kn_error *err) {
+    if (*scale != 0)
+        return kn_fail(err, KN_E_FORMAT, "has two %s scales", what);
+    float v = 0;
+    kn_decode(e->dtype, e->data, 1, &v);
+    if (!(v > 0) || isinf(v))
+        return kn_fail(err, KN_E_RANGE, "invalid %s scale %g", what, (double)v);
+    *scale = v;
+    return true;
+}
+
+static bool read_fp8_scale(const kn_entry *e, const char *what, float *scale, kn_error *err) {
     if (e->elements != 1)
         return kn_fail(err, KN_E_FORMAT, "expected scalar %s scale, got shape (%s)", what, kn_shape_of_entry(e).text);
     if (e->dtype != KN_F32)
         return kn_fail(err, KN_E_UNSUPPORTED, "%s scale is stored as %s, F32 is needed", what,
                        kn_dtype_of(e->dtype)->name);
-    if (*scale != 0)
-        return kn_fail(err, KN_E_FORMAT, "has two %s scales", what);
-    float v = 0;
-    kn_decode(KN_F32, e->data, 1, &v);
-    if (!(v > 0) || isinf(v))
-        return kn_fail(err, KN_E_RANGE, "invalid %s scale %g", what, (double)v);
-    *scale = v;
+    return read_scale(e, what, scale, err);
+}
+
+/* One for all rows or one for each; the latter are read when they are needed. */
+static bool read_int8_scale(const kn_entry *e, kn_quant_layer *l, kn_error *err) {
+    uint64_t rows = l->weight->dim[0];
+    if (e->dtype != KN_F32 && e->dtype != KN_F16 && e->dtype != KN_BF16)
+        return kn_fail(err, KN_E_UNSUPPORTED, "weight scale is stored as %s, F32, F16 or BF16 is needed",
+                       kn_dtype_of(e->dtype)->name);
+    if (e->elements == 1)
+        return read_scale(e, "weight", &l->scale, err);
+    if (e->elements != rows || e->rank > 2 || e->dim[0] != rows)
+        return kn_fail(err, KN_E_FORMAT, "expected one weight scale or %llu, got shape (%s)", (unsigned long long)rows,
+                       kn_shape_of_entry(e).text);
+    if (l->scale != 0)
+        return kn_fail(err, KN_E_FORMAT, "has two weight scales");
+    l->row_scales = e;
+    l->scale = 1;
     return true;
 }
 
@@ -344,20 +414,21 @@ static bool read_companion(survey *s, const kn_entry *e, const char *suffix, con
     kn_quant_layer *l = layer_of(s->q, weight);
     if (!l)
         return kn_fail(s->err, KN_E_UNSUPPORTED,
-                       "has %s, but its weight [%s] is stored as %s; only FP8 matrices may be scaled", what,
+                       "has %s, but its weight [%s] is stored as %s; only FP8 and INT8 matrices may be scaled", what,
                        kn_shape_of_entry(weight).text, kn_dtype_of(weight->dtype)->name);
     bool input = strstr(suffix, "input") != NULL;
     s->any_scale |= !input;
-    return read_scale(e, input ? "input" : "weight", input ? &l->input_scale : &l->scale, s->err);
+    if (weight->dtype != KN_I8)
+        return read_fp8_scale(e, input ? "input" : "weight", input ? &l->input_scale : &l->scale, s->err);
+    if (input)
+        return kn_fail(s->err, KN_E_UNSUPPORTED, "has %s, which INT8 layers do not use", what);
+    return read_int8_scale(e, l, s->err);
 }
 
 static bool read_scales(survey *s) {
     for (size_t i = s->first; i < s->end; i++) {
         const kn_entry *e = &s->w->entry[i];
         size_t len = strlen(e->name);
-        if (kn_ends_with(e->name, len, ".weight_scale_2"))
-            return kn_fail(s->err, KN_E_UNSUPPORTED, "'%s' belongs to a block-scaled format, which is not supported",
-                           kn_quote_name(e->name, len).text);
         for (size_t c = 0; c < KN_QUANT_SCALES; c++) {
             const char *suffix = kn_quant_companions[c];
             if (!kn_ends_with(e->name, len, suffix))
@@ -370,21 +441,45 @@ static bool read_scales(survey *s) {
     return true;
 }
 
-/* Codes without a scale are a plain cast only where nothing under the prefix speaks of scales: in a marked file a
- * missing scale is damage, and 1 in its place would give a picture of noise. */
+static kn_quoted layer_name(const kn_quant_layer *l) {
+    return kn_quote_name(l->weight->name, strlen(l->weight->name) - (sizeof weight_suffix - 1));
+}
+
+/* FP8 codes without a scale are a plain cast only where nothing under the prefix speaks of scales: in a marked file a
+ * missing scale is damage, and 1 in its place would give a picture of noise. INT8 steps mean nothing without one. */
 static bool judge(survey *s) {
     kn_quantization *q = s->q;
     bool plain = !s->any_record && !s->any_scale && q->marker_count == 0;
     for (size_t i = 0; i < q->count; i++) {
         kn_quant_layer *l = &q->layer[i];
-        kn_quoted name = kn_quote_name(l->weight->name, strlen(l->weight->name) - (sizeof weight_suffix - 1));
-        if (s->any_record && !l->listed && !l->recorded && !l->marked)
+        bool fp8 = is_fp8(l->weight->dtype);
+        if (fp8 != is_fp8(q->layer[0].weight->dtype))
+            return kn_fail(s->err, KN_E_UNSUPPORTED,
+                           "layer %s is stored as %s and layer %s as %s; files that mix them "
+                           "are not supported",
+                           layer_name(&q->layer[0]).text, kn_dtype_of(q->layer[0].weight->dtype)->name,
+                           layer_name(l).text, kn_dtype_of(l->weight->dtype)->name);
+        if (fp8 && s->any_record && !l->listed && !l->recorded && !l->marked)
             return kn_fail(s->err, KN_E_FORMAT, "layer %s is stored as %s, but the quantization metadata omits it",
-                           name.text, kn_dtype_of(l->weight->dtype)->name);
-        if (l->scale == 0 && !plain)
-            return kn_fail(s->err, KN_E_FORMAT, "layer %s is missing weight_scale", name.text);
+                           layer_name(l).text, kn_dtype_of(l->weight->dtype)->name);
+        if (l->scale == 0 && !(fp8 && plain))
+            return kn_fail(s->err, KN_E_FORMAT, "layer %s is missing weight_scale", layer_name(l).text);
         l->scale = l->scale == 0 ? 1 : l->scale;
         l->input_scale = l->input_scale == 0 ? 1 : l->input_scale;
+    }
+    return true;
+}
+
+bool kn_weights_refuse_foreign(const kn_weights *w, const char *prefix, kn_error *err) {
+    size_t first = 0, end = 0;
+    kn_weights_range(w, prefix, &first, &end);
+    for (size_t i = first; i < end; i++) {
+        const char *name = w->entry[i].name;
+        for (size_t k = 0; k < KN_COUNT(foreign); k++) {
+            if (kn_ends_with(name, strlen(name), foreign[k].suffix))
+                return kn_fail(err, KN_E_UNSUPPORTED, "'%s' belongs to the format %s, which is not supported; %s",
+                               kn_quote_name(name, strlen(name)).text, foreign[k].format, kn_quant_instead);
+        }
     }
     return true;
 }
@@ -395,8 +490,8 @@ bool kn_quantization_read(const kn_weights *w, const char *prefix, kn_quantizati
     kn_weights_range(w, prefix, &s.first, &s.end);
     kn_buf_init(&s.listed, LIST_MAX);
     kn_buf_init(&s.name, 2 * LIST_MAX);
-    bool ok =
-        collect_layers(&s) && read_markers(&s) && read_records(&s) && read_list(&s) && read_scales(&s) && judge(&s);
+    bool ok = collect_layers(&s) && read_markers(&s) && read_records(&s) && read_list(&s) &&
+              kn_weights_refuse_foreign(w, prefix, err) && read_scales(&s) && judge(&s);
     kn_buf_free(&s.listed);
     kn_buf_free(&s.name);
     if (ok)

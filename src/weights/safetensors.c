@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "weights/container.h"
+#include "weights/quantization.h"
 
 enum {
     LENGTH_BYTES = 8,
@@ -61,14 +62,25 @@ static bool numbers(kn_json_reader *j, uint64_t *ret, size_t max, const char *na
     return !j->failed;
 }
 
-static bool entry_field(kn_json_reader *j, size_t field, kn_entry *e, uint64_t offset[2]) {
+static bool storage_type(kn_json_reader *j, kn_dtype *ret) {
+    static const char *const block_scaled[] = { "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2" }; /* MXFP8, MXFP4, NVFP4, … */
     kn_json_text name;
+    if (!kn_json_string(j, &name))
+        return false;
+    for (size_t i = 0; i < KN_COUNT(block_scaled); i++) {
+        if (kn_json_is(name, block_scaled[i]))
+            return kn_fail(j->err, KN_E_UNSUPPORTED,
+                           "has the storage type %s of block-scaled formats such as MXFP8, which are not supported; %s",
+                           block_scaled[i], kn_quant_instead);
+    }
+    return kn_dtype_by_name(name.data, name.len, ret) ||
+           kn_fail(j->err, KN_E_UNSUPPORTED, "has the unknown storage type '%s'", kn_quote(name.data, name.len).text);
+}
+
+static bool entry_field(kn_json_reader *j, size_t field, kn_entry *e, uint64_t offset[2]) {
     size_t n = 0;
     switch (field) {
-    case 0:
-        return kn_json_string(j, &name) && (kn_dtype_by_name(name.data, name.len, &e->dtype) ||
-                                            kn_fail(j->err, KN_E_UNSUPPORTED, "has the unknown storage type '%s'",
-                                                    kn_quote(name.data, name.len).text));
+    case 0: return storage_type(j, &e->dtype);
     case 1:
         if (!numbers(j, e->dim, KN_FILE_MAX_RANK, "dimensions", &n))
             return false;
@@ -161,20 +173,9 @@ static bool header(reader *r) {
     return kn_json_finish(j);
 }
 
-static int by_place(const void *a, const void *b) {
-    const kn_entry *x = *(const kn_entry *const *)a, *y = *(const kn_entry *const *)b;
-    if (x->data != y->data)
-        return x->data < y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty tensors before what begins at the same place */
-}
-
 /* Every byte of the data belongs to exactly one tensor. */
 static bool covered(const reader *r, const kn_entry **order, kn_error *err) {
     const kn_weights *w = r->w;
-    for (size_t i = 0; i < w->count; i++)
-        order[i] = &w->entry[i];
-    if (w->count > 1)
-        qsort(order, w->count, sizeof *order, by_place);
     uint64_t end = 0;
     for (size_t i = 0; i < w->count; i++) {
         uint64_t begin = (uint64_t)(order[i]->data - r->data);
@@ -194,21 +195,6 @@ static bool covered(const reader *r, const kn_entry **order, kn_error *err) {
     return true;
 }
 
-static bool truncated(uint64_t have, uint64_t need, kn_error *err) {
-    static const struct {
-        double bytes;
-        const char *name;
-    } units[] = { { 1e9, "GB" }, { 1e6, "MB" } };
-    unsigned long long lost = need - have;
-    for (size_t i = 0; i < KN_COUNT(units); i++) {
-        if ((double)need >= units[i].bytes)
-            return kn_fail(err, KN_E_TRUNCATED, "is truncated: %.2f of %.2f %s are there, %llu bytes are missing",
-                           (double)have / units[i].bytes, (double)need / units[i].bytes, units[i].name, lost);
-    }
-    return kn_fail(err, KN_E_TRUNCATED, "is truncated: %llu of %llu bytes are there", (unsigned long long)have,
-                   (unsigned long long)need);
-}
-
 /* The length of the header, if these bytes can be a safetensors file at all. */
 static bool header_length(const uint8_t *data, size_t len, size_t *ret, kn_error *err) {
     uint64_t n = 0;
@@ -218,12 +204,12 @@ static bool header_length(const uint8_t *data, size_t len, size_t *ret, kn_error
     if (len < LENGTH_BYTES || !begins || n < 2 || n > HEADER_MAX)
         kn_refuse_known_file(data, len, err);
     if (len < LENGTH_BYTES)
-        return kn_fail(err, KN_E_TRUNCATED, "is truncated: %zu bytes are no safetensors file", len);
+        return kn_fail(err, KN_E_TRUNCATED, "is truncated: %zu bytes are no safetensors or GGUF file", len);
     if (n < 2 || n > HEADER_MAX)
-        return kn_fail(err, KN_E_RANGE, "is no safetensors file: a header of %llu bytes, 2 to %d are allowed",
+        return kn_fail(err, KN_E_RANGE, "is no safetensors or GGUF file: a header of %llu bytes, 2 to %d are allowed",
                        (unsigned long long)n, HEADER_MAX);
     if (!begins)
-        return kn_fail(err, KN_E_FORMAT, "is no safetensors file: its header does not begin with '{'");
+        return kn_fail(err, KN_E_FORMAT, "is no safetensors or GGUF file: its header does not begin with '{'");
     if (n > len - LENGTH_BYTES)
         return kn_fail(err, KN_E_TRUNCATED, "is truncated: its header has %llu bytes, %zu are there",
                        (unsigned long long)n, len - LENGTH_BYTES);
@@ -254,12 +240,12 @@ bool kn_safetensors_read(const uint8_t *data, size_t len, kn_weights *w, kn_erro
     if (!ok)
         return false;
     if (r.needed_bytes > r.data_bytes)
-        return truncated(len, LENGTH_BYTES + header_bytes + r.needed_bytes, err);
+        return kn_fail_truncated(len, LENGTH_BYTES + header_bytes + r.needed_bytes, err);
     if (!kn_weights_sort(w, err))
         return false;
-    const kn_entry **order = malloc(r.entry_room * sizeof *order);
-    if (!order)
-        return kn_fail_nomem(err, r.entry_room * sizeof *order);
+    const kn_entry **order = NULL;
+    if (!kn_weights_by_place(w, &order, err))
+        return false;
     ok = covered(&r, order, err);
     free(order);
     return ok;

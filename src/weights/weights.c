@@ -34,11 +34,53 @@ bool kn_weights_sort(kn_weights *w, kn_error *err) {
     return true;
 }
 
+static int by_place(const void *a, const void *b) {
+    const kn_entry *x = *(const kn_entry *const *)a, *y = *(const kn_entry *const *)b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+bool kn_weights_by_place(const kn_weights *w, const kn_entry ***ret, kn_error *err) {
+    size_t bytes = (w->count + 1) * sizeof **ret;
+    const kn_entry **order = malloc(bytes);
+    if (!order)
+        return kn_fail_nomem(err, bytes);
+    for (size_t i = 0; i < w->count; i++)
+        order[i] = &w->entry[i];
+    if (w->count > 1)
+        qsort(order, w->count, sizeof *order, by_place);
+    *ret = order;
+    return true;
+}
+
+bool kn_fail_truncated(uint64_t have, uint64_t need, kn_error *err) {
+    static const struct {
+        double bytes;
+        const char *name;
+    } units[] = { { 1e9, "GB" }, { 1e6, "MB" } };
+    unsigned long long lost = need - have;
+    for (size_t i = 0; i < KN_COUNT(units); i++) {
+        if ((double)need >= units[i].bytes)
+            return kn_fail(err, KN_E_TRUNCATED, "is truncated: %.2f of %.2f %s are there, %llu bytes are missing",
+                           (double)have / units[i].bytes, (double)need / units[i].bytes, units[i].name, lost);
+    }
+    return kn_fail(err, KN_E_TRUNCATED, "is truncated: %llu of %llu bytes are there", (unsigned long long)have,
+                   (unsigned long long)need);
+}
+
+static bool read_container(const uint8_t *data, size_t len, kn_weights *w, kn_error *err) {
+    static const char magic[] = "GGUF";
+    if (len < sizeof magic - 1 || memcmp(data, magic, sizeof magic - 1) != 0)
+        return kn_safetensors_read(data, len, w, err);
+    return kn_gguf_read(data, len, w, err) && kn_gguf_take_own_names(w, err);
+}
+
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err) {
     kn_weights *w = calloc(1, sizeof *w);
     if (!w)
         return kn_fail_nomem(err, sizeof *w);
-    if (!kn_safetensors_read(data, len, w, err)) {
+    if (!read_container(data, len, w, err)) {
         kn_weights_close(w);
         return false;
     }
@@ -65,6 +107,7 @@ void kn_weights_close(kn_weights *w) {
     free(w->entry);
     free(w->metadata);
     free(w->text);
+    free(w->own_names);
     free(w);
 }
 
@@ -164,11 +207,10 @@ bool kn_weights_prefix_of(const kn_weights *w, const char *leaf, char *ret, size
 }
 
 bool kn_entry_is_finite(const kn_entry *e) {
-    size_t item = kn_dtype_bytes(e->dtype, 1);
-    float piece[256];
+    float piece[256]; /* whole blocks of every type */
     for (uint64_t done = 0; done < e->elements;) {
         size_t n = (size_t)KN_MIN(e->elements - done, KN_COUNT(piece));
-        kn_decode(e->dtype, e->data + done * item, n, piece);
+        kn_decode(e->dtype, e->data + kn_dtype_bytes(e->dtype, (size_t)done), n, piece);
         for (size_t i = 0; i < n; i++) {
             if (!isfinite(piece[i]))
                 return false;

@@ -1,11 +1,16 @@
 /* Model files: what is in them, checked to the last byte before anything believes it.
  *
- * A kn_weights is one opened component: one safetensors file (mapped; no tensor data is read when opening), with names,
- * shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs out of it
- * and accounts for every key: in the end nothing may be missing, and nothing unknown may be left.
+ * A kn_weights is one opened component: one safetensors or GGUF file (mapped; no tensor data is read when opening),
+ * with names, shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs
+ * out of it and accounts for every key: in the end nothing may be missing, and nothing unknown may be left.
  *
- * Scaled FP8 weights arrive with their scale whichever way the file marks them. FP8 codes in a file (or prefix) without
- * any mark and without any scale are plain casts: their scale is 1. Other quantised formats are refused by name. */
+ * A GGUF file looks like any other: dimensions are turned to our order, text encoders and vision towers as llama.cpp
+ * names them get the names of their networks, below "model." and "visual.". Numbers of its metadata are text, short
+ * arrays of whole numbers "1,2,3"; other arrays are "".
+ *
+ * Scaled FP8 and INT8 weights arrive with their scales whichever way the file marks them. FP8 codes in a file (or
+ * prefix) without any mark and without any scale are plain casts: their scale is 1. Other quantised formats are refused
+ * by name. */
 #ifndef KN_WEIGHTS_WEIGHTS_H
 #define KN_WEIGHTS_WEIGHTS_H
 
@@ -27,8 +32,8 @@ typedef struct kn_entry {
 
 typedef struct kn_weights kn_weights;
 
-/* Opens and validates. The error says what the file is when it is not a model (LFS pointer, web page, pickle, …) but
- * does not contain the path. */
+/* Opens and validates; which of the two formats it is, the first bytes say. The error says what the file is when it is
+ * not a model (LFS pointer, web page, pickle, …) but does not contain the path. */
 bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
 /* The same over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
@@ -46,6 +51,10 @@ uint64_t kn_weights_bytes(const kn_weights *w); /* of all tensor data */
 /* What stands in front of a leaf name in this file: "model.diffusion_model." for "txt_in.text_norm.weight", or "".
  * False if no name, or more than one, is that leaf or ends in "." and the leaf, or if ret is too small. */
 bool kn_weights_prefix_of(const kn_weights *w, const char *leaf, char *ret, size_t size);
+
+/* Refuses, naming the format, if a name under the prefix is one that only quantised formats have that are not supported
+ * (Nunchaku, AWQ, bitsandbytes, …). For files that are nothing else; a binder looks itself. */
+bool kn_weights_refuse_foreign(const kn_weights *w, const char *prefix, kn_error *err);
 
 /* Do all elements decode to finite numbers? Reads the tensor's data, so not for every matrix at each start. */
 bool kn_entry_is_finite(const kn_entry *e);

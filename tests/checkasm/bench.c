@@ -149,9 +149,14 @@ static void bench_tier(void) {
     bench_linear("linear 256x2048x2048 BF16", 256, 2048, 2048, KN_BF16);
     bench_linear("linear 256x2048x2048 F16", 256, 2048, 2048, KN_F16);
     bench_linear("linear 256x2048x2048 F8_E4M3", 256, 2048, 2048, KN_F8_E4M3);
+    bench_linear("linear 256x2048x2048 Q8_0", 256, 2048, 2048, KN_Q8_0);
+    bench_linear("linear 256x2048x2048 Q4_K", 256, 2048, 2048, KN_Q4_K);
+    bench_linear("linear 256x2048x2048 I8", 256, 2048, 2048, KN_I8);
     bench_linear("linear 1x4096x4096 F32", 1, 4096, 4096, KN_F32);
     bench_linear("linear 1x4096x4096 BF16", 1, 4096, 4096, KN_BF16);
     bench_linear("linear 1x4096x4096 F8_E4M3", 1, 4096, 4096, KN_F8_E4M3);
+    bench_linear("linear 1x4096x4096 Q8_0", 1, 4096, 4096, KN_Q8_0);
+    bench_linear("linear 1x4096x4096 Q4_K", 1, 4096, 4096, KN_Q4_K);
     bench_linear("linear 4x4096x4096 BF16", 4, 4096, 4096, KN_BF16);
     bench_linear("linear 64x192x192 F32", 64, 192, 192, KN_F32);
     bench_linear("linear 64x192x768 BF16", 64, 192, 768, KN_BF16);

@@ -147,6 +147,29 @@ static void check_decode_e5m2(const kn_kernels *ref, const kn_kernels *tier) {
     check_decode(ref, tier, KN_F8_E5M2);
 }
 
+static void check_decode_i8(const kn_kernels *ref, const kn_kernels *tier) {
+    check_decode(ref, tier, KN_I8);
+}
+
+/* Random blocks, whose scales are now and then subnormal, infinite or no number. */
+static void check_decode_blocks(const kn_kernels *ref, const kn_kernels *tier) {
+    static uint8_t codes[4 * MOST];
+    for (int t = 0; t < KN_DTYPE_COUNT; t++) {
+        const kn_dtype_info *type = kn_dtype_of((kn_dtype)t);
+        for (size_t round = 0; type->block > 1 && round < ROUNDS; round++) {
+            size_t n = random_below(MOST / type->block + 1) * type->block;
+            uint8_t *src = codes + random_below(5);
+            for (size_t i = 0; i < kn_dtype_bytes((kn_dtype)t, n); i++)
+                src[i] = (uint8_t)random_bits();
+            float scale = round % 2 ? 1 : 0.37f;
+            fill_pair(&out, 1);
+            ref->decode[t](src, n, scale, want_of(&out));
+            tier->decode[t](src, n, scale, got_of(&out));
+            compare_pair(&out, n, 0, 0);
+        }
+    }
+}
+
 /* ---- panels and products ---- */
 
 enum { PANEL = KN_BLOCK * KN_MAX_COLUMNS };
@@ -505,6 +528,33 @@ static void check_rotate(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+static void check_turn_groups(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t group = 4; group <= 1024; group *= 4)
+        for (size_t round = 0; round < ROUNDS; round++) {
+            size_t n = random_size(MOST / group) * group;
+            fill_pair(&out, 3);
+            ref->turn_groups(want_of(&out), n, group);
+            tier->turn_groups(got_of(&out), n, group);
+            compare_pair(&out, n, 0, 0);
+        }
+}
+
+static void check_round_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        static const float sizes[] = { 1, 0, 1e-34f, 1e30f };
+        size_t n = random_size(MOST);
+        fill_pair(&out, sizes[round % KN_COUNT(sizes)]);
+        if (round % 3 == 0 && n > 0) { /* halves of a step: ties */
+            for (size_t i = 0; i < n; i++)
+                want_of(&out)[i] = got_of(&out)[i] = (float)((int)random_below(255) - 127) * 0.5f;
+            want_of(&out)[n - 1] = got_of(&out)[n - 1] = -127;
+        }
+        ref->round_int8(want_of(&out), n);
+        tier->round_int8(got_of(&out), n);
+        compare_pair(&out, n, 0, 0);
+    }
+}
+
 static const struct {
     const char *name;
     void (*check)(const kn_kernels *ref, const kn_kernels *tier);
@@ -514,6 +564,8 @@ static const struct {
     { "decode BF16", check_decode_bf16 },
     { "decode F8_E4M3", check_decode_e4m3 },
     { "decode F8_E5M2", check_decode_e5m2 },
+    { "decode I8", check_decode_i8 },
+    { "decode blocks", check_decode_blocks },
     { "transpose", check_transpose },
     { "gather", check_gather },
     { "product", check_product },
@@ -535,6 +587,8 @@ static const struct {
     { "affine", check_affine },
     { "moments", check_moments },
     { "rotate", check_rotate },
+    { "turn_groups", check_turn_groups },
+    { "round_int8", check_round_int8 },
 };
 
 static int check_all(void) {

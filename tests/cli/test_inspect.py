@@ -38,7 +38,7 @@ class Inspect(Case):
     def test_profiles(self):
         """looks_at_every_profile_that_there_is"""
         names = [profile["profile"] for profile in self.inspects_json(*TINY)["profiles"]]
-        self.assertEqual(names, ["tiny", "tiny-turbo", "demo"])
+        self.assertEqual(names, ["tiny", "tiny-turbo", "tiny-gguf", "tiny-int8", "demo"])
 
     def test_profile(self):
         """looks_at_one_profile_when_asked"""

@@ -96,7 +96,9 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
     return numbers(g, name, KN_I32, count);
 }
 
-void compare_values(const char *name, const float *got, const float *want, size_t n) {
+static const double USUAL = 1e-4; /* relative L2 that the fixtures allow */
+
+void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
         difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
@@ -104,16 +106,20 @@ void compare_values(const char *name, const float *got, const float *want, size_
     }
     double relative = size > 0 ? sqrt(difference / size) : sqrt(difference);
     print_message("    %-32s relative L2 %.2e\n", name, relative);
-    if (!(relative <= 1e-4))
-        fail_msg("%s: relative L2 %.3e, 1e-4 is allowed", name, relative);
+    if (!(relative <= tolerance))
+        fail_msg("%s: relative L2 %.3e, %g is allowed", name, relative, tolerance);
 }
 
 void golden_compare(const golden *g, const char *name, const float *got, size_t count) {
+    golden_compare_within(g, name, got, count, USUAL);
+}
+
+void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance) {
     size_t n = 0;
     const float *want = golden_floats(g, name, &n);
     if (n != count)
         fail_msg("%s: %zu values, the reference has %zu", name, count, n);
-    compare_values(name, got, want, n);
+    compare_values(name, got, want, n, tolerance);
 }
 
 void golden_compare_start(const golden *g, const char *name, const float *got, size_t count) {
@@ -121,7 +127,7 @@ void golden_compare_start(const golden *g, const char *name, const float *got, s
     const float *want = golden_floats(g, name, &n);
     if (count == 0 || count > n)
         fail_msg("%s: %zu values, the reference has %zu", name, count, n);
-    compare_values(name, got, want, count);
+    compare_values(name, got, want, count, USUAL);
 }
 
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows) {

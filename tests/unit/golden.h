@@ -44,8 +44,9 @@ const double *golden_doubles(const golden *g, const char *name, size_t *count);
 const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 
 /* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */
-void compare_values(const char *name, const float *got, const float *want, size_t n);
+void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance);
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
+void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance);
 
 /* The same for what holds only the first of the recorded values. */
 void golden_compare_start(const golden *g, const char *name, const float *got, size_t count);

@@ -38,9 +38,9 @@ static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t)
     if (!golden_has(w->want, full))
         return;
     size_t n = (size_t)kn_elements(t);
+    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
     float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);
     kn_download(r, t, got);
-    int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
     rows_to_planes(got, channels, (int64_t)n / channels, planes);
     if (is_listed(w->first_parts, name))
         golden_compare_start(w->want, full, planes, n);

@@ -41,7 +41,7 @@ static void compare_image(const golden *want, const float *values, size_t n) {
     assert_int_equal(n, count);
     for (size_t i = 0; i < n; i++)
         clamped[i] = recorded[i] < -1 ? -1 : recorded[i] > 1 ? 1 : recorded[i];
-    compare_values("image", values, clamped, n);
+    compare_values("image", values, clamped, n, 1e-4);
     free(clamped);
 }
 

@@ -203,7 +203,7 @@ static void reports_what_is_missing_wrong_and_left_in_one_sentence(void **state)
     make_zeros(&m, "w.weight", "F32", "3, 4", 48);
     make_zeros(&m, "v", "F32", "2, 2", 16);
     make_zeros(&m, "n", "F64", "2", 16);
-    make_zeros(&m, "q.weight", "I8", "2, 2", 4);
+    make_zeros(&m, "q.weight", "U8", "2, 2", 4);
     make_zeros(&m, "c.weight", "I16", "1, 1, 1, 1", 2);
     make_zeros(&m, "extra", "F32", "1", 4);
     opened o = open_for(&m, "");
@@ -219,7 +219,7 @@ static void reports_what_is_missing_wrong_and_left_in_one_sentence(void **state)
     kn_take_conv(o.b, 1, 1, 1, 1, "c");
     fails(&o, KN_E_NOT_FOUND,
           "missing 'gone.weight'; 'w.weight': expected [3, 5], found [3, 4], 'v': expected [*], found [2, 2], 'n' is "
-          "stored as F64, F32, F16 or BF16 is needed, 'q.weight' is stored as I8, F32, F16 or BF16 is needed, "
+          "stored as F64, F32, F16 or BF16 is needed, 'q.weight' is stored as U8, F32, F16 or BF16 is needed, "
           "'c.weight' is stored as I16, F32, F16 or BF16 is needed; not used by this model 'extra'");
     done(&o);
 }

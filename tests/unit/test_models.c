@@ -188,6 +188,16 @@ static void transformer_equals_the_reference_in_both_namings(void **state) {
     }
 }
 
+/* Q4_K matrices, Q8_0 for the rest, float32 arithmetic. */
+static void transformer_of_a_gguf_file_equals_the_reference(void **state) {
+    (void)state;
+    static kn_qwen21 m;
+    bound b = bind_file("gguf/qwen21-dit-q4_k/model.gguf", "", take_transformer, &m);
+    assert_true(m.layer[0].q.dtype == KN_Q4_K && m.text_in.dtype == KN_Q8_0);
+    run_dit_case("gguf/qwen21-dit-q4_k", &m);
+    unbind(&b);
+}
+
 /* VAE. */
 
 static void take_vae(void *network, kn_binder *b) {
@@ -292,6 +302,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_encoder_gives_every_hidden_state),
         cmocka_unit_test(transformer_equals_the_reference_in_both_namings),
+        cmocka_unit_test(transformer_of_a_gguf_file_equals_the_reference),
         cmocka_unit_test(vae_decodes_as_the_reference_in_both_namings),
         cmocka_unit_test(vae_encodes_as_the_reference_in_both_namings),
         cmocka_unit_test(tiled_decode_blends_as_the_reference),

@@ -72,9 +72,11 @@ static void refuses_every_bad_golden_file_by_layer(void **state) {
     } rows[] = {
         { "bad_missing_scale", "layer net.0 is missing weight_scale" },
         { "bad_vector_scale", "layer net.0: expected scalar weight scale, got shape (40)" },
-        { "bad_unknown_format", "layer net.0: unsupported quantization format 'nvfp4'" },
+        { "bad_unknown_format",
+          "layer net.0: unsupported quantization format 'nvfp4'; use an FP8, INT8 or GGUF version of the model" },
         { "bad_layer_without_weight", "layer net.9: is marked as float8_e4m3fn but has no weight" },
-        { "bad_mixed_int8", "layer net.1: unsupported quantization format 'int8_tensorwise'" },
+        { "bad_mixed_int8",
+          "layer net.0 is stored as F8_E4M3 and layer net.1 as I8; files that mix them are not supported" },
         { "bad_truncated_json",
           "layer net.0: comfy_quant is broken at byte 24: it ends where the end of a string is expected" },
         { "bad_fp8_bias", "'net.0.bias' is stored as F8_E4M3, F32, F16 or BF16 is needed" },
@@ -361,7 +363,8 @@ static void a_listed_layer_of_another_component_does_not_matter(void **state) {
     assert_true(q.layer[0].listed && q.layer[0].scale == 0.5f);
     kn_quantization_free(&q);
     assert_false(kn_quantization_read(w, "te.", &q, &err));
-    assert_string_equal(err.text, "layer te.z: unsupported quantization format 'nvfp4'");
+    assert_string_equal(
+        err.text, "layer te.z: unsupported quantization format 'nvfp4'; use an FP8, INT8 or GGUF version of the model");
     kn_weights_close(w);
 }
 
@@ -388,12 +391,12 @@ static void scales_must_be_single_positive_numbers_of_fp8_layers(void **state) {
         { "F8_E4M3", "2, 2", 4, "x.scale_weight", "BF16", "layer x: weight scale is stored as BF16, F32 is needed" },
         { "BF16", "2, 2", 8, "x.weight_scale", "F32",
           "layer x: has weight_scale, but its weight [2, 2] is stored as BF16" },
-        { "I8", "2, 2", 4, "x.weight_scale", "F32",
-          "layer x: has weight_scale, but its weight [2, 2] is stored as I8" },
+        { "U8", "2, 2", 4, "x.weight_scale", "F32",
+          "layer x: has weight_scale, but its weight [2, 2] is stored as U8" },
         { "F8_E4M3", "2, 2", 4, "y.scale_weight", "F32", "layer y: has scale_weight but no weight" },
-        { "F8_E4M3", "2, 2", 4, "x.weight_scale_2", "F32", "'x.weight_scale_2' belongs to a block-scaled format" },
+        { "F8_E4M3", "2, 2", 4, "x.weight_scale_2", "F32", "'x.weight_scale_2' belongs to the format NVFP4" },
         { "F8_E5M2", "2, 2, 1, 1", 4, "x.weight_scale", "F32",
-          "layer x: has weight_scale, but its weight [2, 2, 1, 1] is stored as F8_E5M2; only FP8 matrices" },
+          "layer x: has weight_scale, but its weight [2, 2, 1, 1] is stored as F8_E5M2; only FP8 and INT8 matrices" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         make_begin(&m);

@@ -70,6 +70,14 @@ typedef struct kn_kernels {
     void (*moments)(const float *x, size_t rows, size_t n, float *mean, float *squares);
     /* one head of n, cos and sin [n / 2]; rotates in place */
     void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
+
+    /* How activations meet INT8 weights; in place. turn_groups multiplies every `group` elements (4, 16, 64, …, which
+     * divides n) by the symmetric orthogonal matrix that is the Kronecker power of half of [1 1 1 -1; 1 1 -1 1;
+     * 1 -1 1 1; -1 1 1 1], and so undoes itself: for every four elements at distance 1, then 4, then 16, …, each
+     * becomes ((a + b) + (c + d)) / 2 less its mirror image. round_int8 rounds each x to the nearest q * s of |q| <=
+     * 127, s = max(max |x| / 127, 1e-30), ties of x / s to even. Both give the same bits in every tier */
+    void (*turn_groups)(float *x, size_t n, size_t group);
+    void (*round_int8)(float *x, size_t n);
 } kn_kernels;
 
 /* The best tier of this machine below what KUNO_CPU allows. Fails for a tier that is unknown or not there. */

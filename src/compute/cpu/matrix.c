@@ -22,20 +22,27 @@ static bool is_plain(const kn_weight *w) {
     return w->dtype == KN_F32 && w->scale == 1;
 }
 
+static float scale_of(const kn_weight *w, int64_t row) {
+    return w->row_scale ? w->row_scale[row] : w->scale;
+}
+
+/* Elements k0 … k0 + k - 1 of one row of the weight. */
+static void decode_piece(const struct product *p, int64_t column, int64_t k0, size_t k, float *dst) {
+    p->run->device->kernels.decode[p->w->dtype](weight_at(p, column, k0), k, scale_of(p->w, column), dst);
+}
+
 static void pack_panel(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k) {
-    const kn_kernels *kernels = &p->run->device->kernels;
     for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
         size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS);
         const void *from = weight_at(p, column + (int64_t)j, k0);
         size_t stride = p->row_bytes;
         if (!is_plain(p->w)) {
             for (size_t i = 0; i < group; i++)
-                kernels->decode[p->w->dtype](weight_at(p, column + (int64_t)(j + i), k0), k, p->w->scale,
-                                             ws->decoded + i * KN_STRIDE);
+                decode_piece(p, column + (int64_t)(j + i), k0, k, ws->decoded + i * KN_STRIDE);
             from = ws->decoded;
             stride = KN_STRIDE * sizeof(float);
         }
-        kernels->transpose(from, stride, group, k, ws->panel + j);
+        p->run->device->kernels.transpose(from, stride, group, k, ws->panel + j);
     }
 }
 
@@ -121,6 +128,9 @@ bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op) {
     else if (!r->device->kernels.decode[w->dtype] || w->dim[rank - 1] % type->block)
         kn_run_fail(r, KN_E_UNSUPPORTED, "'%s': %s cannot use %s [%s]", kn_weight_name(w), op, type->name,
                     kn_shape(w->rank, w->dim).text);
+    else if (w->turned_group && w->dim[rank - 1] % w->turned_group)
+        kn_run_fail(r, KN_E_FORMAT, "'%s': rows of [%s] are no whole groups of %lld", kn_weight_name(w),
+                    kn_shape(w->rank, w->dim).text, (long long)w->turned_group);
     return r->err.code == KN_OK;
 }
 
@@ -154,7 +164,7 @@ static void multiply_few(void *ctx, size_t item, unsigned thread) {
             size_t k = (size_t)KN_MIN(KN_DOT_PIECE, p->inner - k0);
             const void *w = weight_at(p, j, k0);
             if (!is_plain(p->w) || (uintptr_t)w % sizeof(float)) {
-                kernels->decode[p->w->dtype](w, k, p->w->scale, decoded);
+                decode_piece(p, j, k0, k, decoded);
                 w = decoded;
             }
             kernels->dots(w, f->x + k0, (size_t)p->inner, (size_t)p->rows, k, sum);
@@ -172,35 +182,42 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
                     kn_shape(w->rank, w->dim).text, kn_shape(x.rank, x.dim).text);
         return kn_none;
     }
-    kn_tensor y = kn_new_like(r, x, w->dim[0]);
+    kn_tensor y = kn_new_like(r, x, w->dim[0]), input = kn_input_of(r, x, w);
     int64_t rows = kn_row_count(x);
-    if (kn_elements(y) == 0)
-        return y;
+    if (!kn_go_on(r) || kn_elements(y) == 0)
+        return kn_go_on(r) ? y : kn_none;
     if (rows < KN_FEW_ROWS) {
-        struct few f = { .p = product_of(r, w, rows, y), .x = kn_data(x) };
+        struct few f = { .p = product_of(r, w, rows, y), .x = kn_data(input) };
         f.unit = KN_MAX(16, 65536 / KN_MAX(1, rows * f.p.inner));
         kn_parallel(r, (size_t)((f.p.columns + f.unit - 1) / f.unit), (double)kn_elements(y) * (double)f.p.inner,
                     multiply_few, &f);
     } else {
-        struct rows s = { kn_data(x), kn_last_dim(x) };
+        struct rows s = { kn_data(input), kn_last_dim(input) };
         kn_multiply(r, rows, fill_from_rows, &s, w, y);
     }
+    if (input.at != x.at)
+        kn_drop(r, input);
     return kn_go_on(r) ? y : kn_none;
 }
 
 kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n) {
     if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
         return kn_none;
+    const kn_kernels *kernels = &r->device->kernels;
     int64_t width = table->dim[1];
     size_t row_bytes = kn_dtype_bytes(table->dtype, (size_t)width);
     kn_tensor y = kn_new(r, 2, (int64_t[]){ n, width });
     for (int64_t i = 0; i < n && kn_go_on(r); i++) {
-        if (ids[i] < 0 || ids[i] >= table->dim[0])
+        if (ids[i] < 0 || ids[i] >= table->dim[0]) {
             kn_run_fail(r, KN_E_RANGE, "'%s': token %d is outside a table of %lld rows", kn_weight_name(table), ids[i],
                         (long long)table->dim[0]);
-        else
-            r->device->kernels.decode[table->dtype]((const uint8_t *)table->data + (size_t)ids[i] * row_bytes,
-                                                    (size_t)width, table->scale, kn_data(y) + i * width);
+            break;
+        }
+        float *row = kn_data(y) + i * width;
+        kernels->decode[table->dtype]((const uint8_t *)table->data + (size_t)ids[i] * row_bytes, (size_t)width,
+                                      scale_of(table, ids[i]), row);
+        if (table->turned_group)
+            kernels->turn_groups(row, (size_t)width, (size_t)table->turned_group);
     }
     return kn_go_on(r) ? y : kn_none;
 }

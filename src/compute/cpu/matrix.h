@@ -11,6 +11,9 @@ typedef void kn_fill_fn(const void *ctx, int64_t first, int64_t rows, int64_t k0
 /* w is taken as [columns, inner], whatever its rank; out is [rows, columns]. */
 void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out);
 
+/* x as w wants it: turned and rounded for INT8 weights (a new tensor, to be dropped), else x itself. */
+kn_tensor kn_input_of(kn_run *r, kn_tensor x, const kn_weight *w);
+
 /* Whether w can be multiplied with at all: a storage type that has a decoder, rows of whole blocks. Fails if not. */
 bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op);
 

@@ -17,6 +17,19 @@ DECODER(KN_F16)
 DECODER(KN_BF16)
 DECODER(KN_F8_E4M3)
 DECODER(KN_F8_E5M2)
+DECODER(KN_I8)
+DECODER(KN_Q4_0)
+DECODER(KN_Q4_1)
+DECODER(KN_Q5_0)
+DECODER(KN_Q5_1)
+DECODER(KN_Q8_0)
+DECODER(KN_Q2_K)
+DECODER(KN_Q3_K)
+DECODER(KN_Q4_K)
+DECODER(KN_Q5_K)
+DECODER(KN_Q6_K)
+DECODER(KN_IQ4_NL)
+DECODER(KN_IQ4_XS)
 
 static void transpose(const void *src, size_t stride, size_t rows, size_t k, float *panel) {
     for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++) {
@@ -183,6 +196,29 @@ static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_ro
     }
 }
 
+static void turn_groups(float *x, size_t n, size_t group) {
+    for (size_t step = 1; step < group; step *= 4)
+        for (size_t i = 0; i < n; i++) {
+            if (i / step % 4)
+                continue;
+            float a = x[i], b = x[i + step], c = x[i + 2 * step], d = x[i + 3 * step];
+            float half = ((a + b) + (c + d)) * 0.5f;
+            x[i] = half - d;
+            x[i + step] = half - c;
+            x[i + 2 * step] = half - b;
+            x[i + 3 * step] = half - a;
+        }
+}
+
+static void round_int8(float *x, size_t n) {
+    float largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(x[i]));
+    float scale = fmaxf(largest / 127, 1e-30f);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rintf(x[i] / scale) * scale;
+}
+
 void kn_kernels_init_reference(kn_kernels *k) {
     *k = (kn_kernels){
         .name = "reference",
@@ -193,6 +229,19 @@ void kn_kernels_init_reference(kn_kernels *k) {
             [KN_BF16] = decode_KN_BF16,
             [KN_F8_E4M3] = decode_KN_F8_E4M3,
             [KN_F8_E5M2] = decode_KN_F8_E5M2,
+            [KN_I8] = decode_KN_I8,
+            [KN_Q4_0] = decode_KN_Q4_0,
+            [KN_Q4_1] = decode_KN_Q4_1,
+            [KN_Q5_0] = decode_KN_Q5_0,
+            [KN_Q5_1] = decode_KN_Q5_1,
+            [KN_Q8_0] = decode_KN_Q8_0,
+            [KN_Q2_K] = decode_KN_Q2_K,
+            [KN_Q3_K] = decode_KN_Q3_K,
+            [KN_Q4_K] = decode_KN_Q4_K,
+            [KN_Q5_K] = decode_KN_Q5_K,
+            [KN_Q6_K] = decode_KN_Q6_K,
+            [KN_IQ4_NL] = decode_KN_IQ4_NL,
+            [KN_IQ4_XS] = decode_KN_IQ4_XS,
         },
         .transpose = transpose,
         .gather = gather,
@@ -214,5 +263,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .affine = affine,
         .moments = moments,
         .rotate = rotate,
+        .turn_groups = turn_groups,
+        .round_int8 = round_int8,
     };
 }

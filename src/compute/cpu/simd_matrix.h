@@ -25,6 +25,7 @@ DECODER(decode_f16, 2, v_from_f16)
 DECODER(decode_bf16, 2, v_from_bf16)
 DECODER(decode_e4m3, 1, v_from_e4m3)
 DECODER(decode_e5m2, 1, v_from_e5m2)
+DECODER(decode_i8, 1, v_from_i8)
 
 /* LANES rows by n <= LANES elements. */
 static KN_ALWAYS_INLINE void transpose_square(const uint8_t *src, size_t stride, size_t rows, size_t n, float *panel) {

@@ -190,4 +190,38 @@ static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_ro
     }
 }
 
+/* All of x by one pass at distance `step`, a whole number of vectors. */
+static void turn_far(float *x, size_t n, size_t step) {
+    for (size_t i = 0; i < n; i += 4 * step)
+        for (size_t j = i; j < i + step; j += LANES) {
+            vec a = v_load(x + j), b = v_load(x + j + step), c = v_load(x + j + 2 * step), d = v_load(x + j + 3 * step);
+            vec half = v_mul(v_add(v_add(a, b), v_add(c, d)), v_set(0.5f));
+            v_store(x + j, v_sub(half, d));
+            v_store(x + j + step, v_sub(half, c));
+            v_store(x + j + 2 * step, v_sub(half, b));
+            v_store(x + j + 3 * step, v_sub(half, a));
+        }
+}
+
+static void turn_groups(float *x, size_t n, size_t group) {
+    for (size_t i = 0; i < n; i += LANES) {
+        vec v = v_take(x + i, n - i), pairs = v_add(v, v_swap_pairs(v));
+        vec half = v_mul(v_add(pairs, v_swap_halves(pairs)), v_set(0.5f));
+        v_put(x + i, v_sub(half, v_reverse_fours(v)), n - i);
+    }
+    for (size_t i = 0; group > 4 && i < n; i += 16)
+        v_turn_columns(x + i);
+    for (size_t step = 16; step < group; step *= 4)
+        turn_far(x, n, step);
+}
+
+static void round_int8(float *x, size_t n) {
+    vec largest = v_zero();
+    for (size_t i = 0; i < n; i += LANES)
+        largest = v_max(v_magnitude(v_take(x + i, n - i)), largest);
+    vec scale = v_max(v_div(v_set(v_largest(largest)), v_set(127)), v_set(1e-30f));
+    for (size_t i = 0; i < n; i += LANES)
+        v_put(x + i, v_mul(v_round(v_div(v_take(x + i, n - i), scale)), scale), n - i);
+}
+
 #endif

@@ -10,6 +10,12 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->decode[KN_BF16] = decode_bf16;
     k->decode[KN_F8_E4M3] = decode_e4m3;
     k->decode[KN_F8_E5M2] = decode_e5m2;
+    k->decode[KN_I8] = decode_i8;
+    k->decode[KN_Q4_0] = decode_q4_0;
+    k->decode[KN_Q8_0] = decode_q8_0;
+    k->decode[KN_Q4_K] = decode_q4_k;
+    k->decode[KN_Q5_K] = decode_q5_k;
+    k->decode[KN_Q6_K] = decode_q6_k;
     k->transpose = transpose;
     k->gather = gather;
     k->product = product;
@@ -30,6 +36,8 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->affine = affine;
     k->moments = moments;
     k->rotate = rotate;
+    k->turn_groups = turn_groups;
+    k->round_int8 = round_int8;
 }
 
 #endif

@@ -10,6 +10,7 @@
 enum { LANES = 8, TILE_ROWS = 6 }; /* 6 x 2 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
 
 typedef __m256 vec;
+typedef __m256i ivec; /* as many whole numbers of 32 bits */
 
 static inline vec v_zero(void) {
     return _mm256_setzero_ps();
@@ -114,6 +115,46 @@ static inline vec v_swap_pairs(vec x) { /* 0 1 2 3 … -> 1 0 3 2 … */
     return _mm256_permute_ps(x, 0xB1);
 }
 
+static inline vec v_swap_halves(vec x) { /* 0 1 2 3 … -> 2 3 0 1 … */
+    return _mm256_permute_ps(x, 0x4E);
+}
+
+static inline vec v_reverse_fours(vec x) { /* 0 1 2 3 … -> 3 2 1 0 … */
+    return _mm256_permute_ps(x, 0x1B);
+}
+
+static inline ivec i_from_u8(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadu_si64(p));
+}
+
+static inline ivec i_and(ivec x, int mask) {
+    return _mm256_and_si256(x, _mm256_set1_epi32(mask));
+}
+
+static inline ivec i_or(ivec a, ivec b) {
+    return _mm256_or_si256(a, b);
+}
+
+static inline ivec i_right(ivec x, size_t bits) { /* x >= 0 */
+    return _mm256_srl_epi32(x, _mm_cvtsi32_si128((int)bits));
+}
+
+static inline ivec i_left(ivec x, size_t bits) {
+    return _mm256_sll_epi32(x, _mm_cvtsi32_si128((int)bits));
+}
+
+static inline vec v_from_int(ivec x) {
+    return _mm256_cvtepi32_ps(x);
+}
+
+static inline vec v_from_i8(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadu_si64(p)));
+}
+
+static inline float half_at(const uint8_t *p) {
+    return _cvtsh_ss((uint16_t)(p[0] | p[1] << 8));
+}
+
 static inline vec v_from_f16(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
@@ -154,6 +195,15 @@ static inline void v_transpose(vec x[LANES]) {
         x[j] = _mm256_permute2f128_ps(b[j], b[4 + j], 0x20);
         x[4 + j] = _mm256_permute2f128_ps(b[j], b[4 + j], 0x31);
     }
+}
+
+/* Of 16 floats, seen as 4 by 4, each column to half its sum less each element, in reverse order. */
+static inline void v_turn_columns(float x[16]) {
+    vec ab = v_load(x), cd = v_load(x + 8);
+    vec ba = _mm256_permute2f128_ps(ab, ab, 1), dc = _mm256_permute2f128_ps(cd, cd, 1);
+    vec half = v_mul(v_add(v_add(ab, ba), v_add(cd, dc)), v_set(0.5f));
+    v_store(x, v_sub(half, dc));
+    v_store(x + 8, v_sub(half, ba));
 }
 
 #endif

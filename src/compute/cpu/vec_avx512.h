@@ -10,6 +10,7 @@
 enum { LANES = 16, TILE_ROWS = 12 }; /* 12 x 2 sums, 2 panel vectors and 1 row element: 27 of 32 registers */
 
 typedef __m512 vec;
+typedef __m512i ivec; /* as many whole numbers of 32 bits */
 
 static inline vec v_zero(void) {
     return _mm512_setzero_ps();
@@ -103,6 +104,46 @@ static inline vec v_swap_pairs(vec x) { /* 0 1 2 3 … -> 1 0 3 2 … */
     return _mm512_permute_ps(x, 0xB1);
 }
 
+static inline vec v_swap_halves(vec x) { /* 0 1 2 3 … -> 2 3 0 1 … */
+    return _mm512_permute_ps(x, 0x4E);
+}
+
+static inline vec v_reverse_fours(vec x) { /* 0 1 2 3 … -> 3 2 1 0 … */
+    return _mm512_permute_ps(x, 0x1B);
+}
+
+static inline ivec i_from_u8(const uint8_t *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline ivec i_and(ivec x, int mask) {
+    return _mm512_and_si512(x, _mm512_set1_epi32(mask));
+}
+
+static inline ivec i_or(ivec a, ivec b) {
+    return _mm512_or_si512(a, b);
+}
+
+static inline ivec i_right(ivec x, size_t bits) { /* x >= 0 */
+    return _mm512_srl_epi32(x, _mm_cvtsi32_si128((int)bits));
+}
+
+static inline ivec i_left(ivec x, size_t bits) {
+    return _mm512_sll_epi32(x, _mm_cvtsi32_si128((int)bits));
+}
+
+static inline vec v_from_int(ivec x) {
+    return _mm512_cvtepi32_ps(x);
+}
+
+static inline vec v_from_i8(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+static inline float half_at(const uint8_t *p) {
+    return _cvtsh_ss((uint16_t)(p[0] | p[1] << 8));
+}
+
 static inline vec v_from_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
@@ -147,6 +188,13 @@ static inline void v_transpose(vec x[LANES]) {
         x[8 + j] = _mm512_shuffle_f32x4(high, high2, 0x88);
         x[12 + j] = _mm512_shuffle_f32x4(high, high2, 0xDD);
     }
+}
+
+/* Of 16 floats, seen as 4 by 4, each column to half its sum less each element, in reverse order. */
+static inline void v_turn_columns(float x[16]) {
+    vec rows = v_load(x), swapped = _mm512_shuffle_f32x4(rows, rows, 0xB1), pairs = v_add(rows, swapped);
+    vec half = v_mul(v_add(pairs, _mm512_shuffle_f32x4(pairs, pairs, 0x4E)), v_set(0.5f));
+    v_store(x, v_sub(half, _mm512_shuffle_f32x4(swapped, swapped, 0x4E)));
 }
 
 #endif
