@@ -62,7 +62,7 @@ static void compare_turned(const golden *g, const char *front, const char *name,
 
 struct forward {
     const golden *want;
-    char front[8];
+    char front[16];
     int seen;
 };
 
@@ -150,7 +150,7 @@ static void vae_equals_the_reference_in_both_namings(void **state) {
         print_message("  %s\n", files[f]);
         bound b = bind_file(files[f], "", take_vae, &m);
         for (int i = 0; i < 2; i++) {
-            char front[8], name[32];
+            char front[16], name[32];
             snprintf(front, sizeof front, "%d.", i);
             struct watcher watch = { .want = &g, .front = front, .picture = true, .first_parts = first_parts };
             kn_run r = open_run(&watch);
