@@ -36,12 +36,22 @@ static const kn_option options[] = {
     KN_OPT_RANGE(INTEGER, 0, "count", "N", AT(count), 1, COUNT_MAX,
                  "draw so many pictures, each with the seed of the one before plus 1"),
 
+    KN_OPT_GROUP("Pictures to work from"),
+    KN_OPT(PATHS, 0, "reference", "IMG", AT(references),
+           "a PNG, JPEG or WebP file that the prompt is about, as <image1>, <image2> and so on in the order given; "
+           "where --size says nothing, the size is that of the first one"),
+    KN_OPT(PATH, 0, "init-image", "IMG", AT(init_image), "start from this picture in place of noise alone"),
+    KN_OPT_RANGE(REAL, 0, "strength", "X", AT(strength), 0, 1,
+                 "how much of --init-image may change: 0 nothing, 1 everything (default: 0.6)"),
+
     KN_OPT_GROUP("Model"),
     KN_OPT(TEXT, 0, "model-profile", "NAME", AT(model_profile), "the model to use, a profile in models.toml"),
     KN_OPT(PATH, 0, "config", "FILE", AT(config), "read profiles from this models.toml"),
     KN_OPT(PATH, 0, "diffusion-model", "FILE", AT(diffusion_model),
            "use this in place of the profile's diffusion model"),
     KN_OPT(PATH, 0, "text-encoder", "FILE", AT(text_encoder), "use this in place of the profile's text encoder"),
+    KN_OPT(PATH, 0, "vision", "FILE", AT(vision),
+           "use this in place of the profile's vision encoder, or of the one in the text encoder's file"),
     KN_OPT(PATH, 0, "vae", "FILE", AT(vae), "use this in place of the profile's VAE"),
     KN_OPT(PATH, 0, "tokenizer-path", "DIR", AT(tokenizer_path), "use this in place of the profile's tokenizer"),
 
@@ -103,6 +113,8 @@ static bool check(const void *given, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "--count: standard output takes one picture; name a file with --output");
     if (o->init_noise && more)
         return kn_fail(err, KN_E_USAGE, "--count: --init-noise gives the noise of one picture");
+    if (o->strength.set && !o->init_image)
+        return kn_fail(err, KN_E_USAGE, "--strength says how much of --init-image may change; give that, too");
     if (o->seed.set && !o->seed.random && o->seed.value > UINT64_MAX - more)
         return kn_fail(err, KN_E_USAGE, "--count: the last seed would be beyond 18446744073709551615");
     if (o->sigmas.count && (o->steps.set || o->scheduler))

@@ -10,7 +10,11 @@ typedef struct kn_generate_options {
     const char *prompt, *negative_prompt;
 
     const char *model_profile, *config;
-    const char *diffusion_model, *text_encoder, *vae, *tokenizer_path;
+    const char *diffusion_model, *text_encoder, *vision, *vae, *tokenizer_path;
+
+    kn_given_paths references;
+    const char *init_image;
+    kn_given_real strength;
 
     kn_given_size size;
     kn_given_integer steps, count;

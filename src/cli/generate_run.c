@@ -17,6 +17,7 @@
 #include "cli/signals.h"
 #include "image/parameters.h"
 #include "image/png.h"
+#include "image/read.h"
 #include "pipelines/dump.h"
 #include "pipelines/model.h"
 #include "pipelines/settings.h"
@@ -31,6 +32,8 @@ struct work {
     kn_model *model;
     float *sigmas;
     kn_weights *noise_file;
+    kn_image *pictures; /* references, then the one to start from */
+    size_t picture_count;
     kn_progress progress;
     kn_dump *dump;
     json_t *images; /* NULL without --json */
@@ -84,6 +87,7 @@ static bool open_model(struct work *w, kn_error *err) {
         .profile = o->model_profile,
         .diffusion_model = o->diffusion_model,
         .text_encoder = o->text_encoder,
+        .vision = o->vision,
         .vae = o->vae,
         .tokenizer = o->tokenizer_path,
         .device = o->device,
@@ -116,6 +120,29 @@ static bool read_noise(struct work *w, kn_wish *wish, kn_error *err) {
     return true;
 }
 
+static bool read_picture(struct work *w, const char *option, const char *path, kn_error *err) {
+    return kn_image_read_file(path, &KN_IMAGE_LIMITS, &w->pictures[w->picture_count++], err) ||
+           kn_fail_within(err, "%s: '%s'", option, kn_quote_z(path).text);
+}
+
+static bool read_pictures(struct work *w, kn_wish *wish, kn_error *err) {
+    const kn_generate_options *o = w->o;
+    size_t references = o->references.count;
+    w->pictures = calloc(references + 1, sizeof *w->pictures);
+    if (!w->pictures)
+        return kn_fail_nomem(err, (references + 1) * sizeof *w->pictures);
+    for (size_t i = 0; i < references; i++)
+        if (!read_picture(w, "--reference", o->references.paths[i], err))
+            return false;
+    if (o->init_image && !read_picture(w, "--init-image", o->init_image, err))
+        return false;
+    wish->references = w->pictures;
+    wish->reference_count = (int)references;
+    wish->init_image = o->init_image ? &w->pictures[references] : NULL;
+    wish->strength = optional(o->strength.set, o->strength.value);
+    return true;
+}
+
 static bool make_settings(struct work *w, kn_error *err) {
     const kn_generate_options *o = w->o;
     kn_wish wish = {
@@ -145,7 +172,7 @@ static bool make_settings(struct work *w, kn_error *err) {
         wish.sigma_count = o->sigmas.count;
     }
     const kn_model_choice *c = &w->model->choice;
-    return read_noise(w, &wish, err) &&
+    return read_noise(w, &wish, err) && read_pictures(w, &wish, err) &&
            kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &w->settings, err);
 }
 
@@ -285,6 +312,9 @@ int kn_generate_run(const kn_generate_options *o) {
         kn_progress_clear(&w.progress);
     kn_dump_free(w.dump);
     json_decref(w.images);
+    for (size_t i = 0; i < w.picture_count; i++)
+        kn_image_free(&w.pictures[i]);
+    free(w.pictures);
     free(w.sigmas);
     kn_weights_close(w.noise_file);
     kn_model_close(w.model);

@@ -42,7 +42,7 @@ static json_t *others_of(const kn_inspection *found) {
 }
 
 static const char *role_name(const kn_kind *kind) {
-    static const char *const names[] = { "diffusion model", "text encoder", "VAE", "other" };
+    static const char *const names[] = { "diffusion model", "text encoder", "vision encoder", "VAE", "other" };
     return kind ? names[kind->role] : "unknown";
 }
 
@@ -101,6 +101,8 @@ static json_t *look_at_profile(const kn_inspect_models_options *o, const char *n
     const kn_architecture *a = c.architecture;
     json_array_append_new(parts, look_at(&c.files.diffusion_model, a->diffusion_model, all_well));
     json_array_append_new(parts, look_at(&c.files.text_encoder, a->text_encoder, all_well));
+    if (c.files.vision.path)
+        json_array_append_new(parts, look_at(&c.files.vision, a->vision, all_well));
     json_array_append_new(parts, look_at(&c.files.vae, a->vae, all_well));
     json_array_append_new(parts, look_at_tokenizer(&c.files.tokenizer, all_well));
     json_t *profile = json_pack("{s:s, s:s, s:s, s:s, s:o}", "profile", c.profile->name, "architecture", a->name,

@@ -80,9 +80,13 @@ void kn_check_finite(kn_run *r, kn_tensor t, const char *what);
 /* Matrices. */
 kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w); /* [..., in] -> [..., out], + bias */
 kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n); /* -> [n, width] */
+/* Sums of `taps` rows each: ids and shares are [n, taps] -> [n, width]. Interpolation between rows of a table. */
+kn_tensor kn_embedding_blend(kn_run *r, const kn_weight *table, const int32_t *ids, const float *shares, int64_t n,
+                             int taps);
 
 /* Elementwise, in place unless a result is returned. */
 void kn_silu(kn_run *r, kn_tensor x);
+void kn_gelu(kn_run *r, kn_tensor x); /* exact, with erf */
 void kn_gelu_tanh(kn_run *r, kn_tensor x);
 void kn_tanh(kn_run *r, kn_tensor x);
 void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                               /* x += y, same shape */
@@ -99,7 +103,9 @@ kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /*
 kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor scale, float eps);
 /* LayerNorm without affine part, then * (1 + scale) + shift; scale, shift [d], each may be none. */
 kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift, float eps);
-/* The same after any other norm: x[n,d] = x * (1 + scale[d]) + shift[d], in place. */
+/* LayerNorm * (1 + scale) + shift, with vectors of the network: its weight is to be taken with plus = -1. */
+kn_tensor kn_layer_norm(kn_run *r, kn_tensor x, const kn_weight *scale, const kn_weight *shift, float eps);
+/* What modulates any other norm: x[n,d] = x * (1 + scale[d]) + shift[d], in place. */
 void kn_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift);
 /* x / max(|x|_2, 1e-12) * sqrt(d) * w, then silu if asked: the norm of the Wan-style VAEs. */
 kn_tensor kn_unit_norm(kn_run *r, kn_tensor x, const kn_weight *w, bool silu);

@@ -4,6 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool kn_image_new(uint32_t width, uint32_t height, unsigned channels, kn_image *ret, kn_error *err) {
+    size_t bytes = channels;
+    bool fits = !KN_MUL_OVERFLOWS(bytes, width, &bytes) && !KN_MUL_OVERFLOWS(bytes, height, &bytes);
+    kn_image image = { .width = width, .height = height, .channels = channels };
+    image.pixels = fits ? malloc(bytes) : NULL;
+    if (!image.pixels)
+        return kn_fail(err, KN_E_NOMEM, "out of memory for a picture of %ux%u pixels", width, height);
+    *ret = image;
+    return true;
+}
+
 void kn_image_free(kn_image *image) {
     free(image->pixels);
     *image = (kn_image){ 0 };
@@ -46,4 +57,27 @@ const char *kn_image_kind_name(kn_image_kind kind) {
         [KN_IMAGE_HEIF] = "HEIF",       [KN_IMAGE_JXL] = "JPEG XL",
     };
     return names[kind];
+}
+
+bool kn_image_check_file(const void *data, size_t len, const kn_image_limits *limits, kn_image_kind *ret,
+                         kn_error *err) {
+    if (!len)
+        return kn_fail(err, KN_E_FORMAT, "is empty");
+    if (len > limits->bytes)
+        return kn_fail(err, KN_E_RANGE, "has %zu bytes, at most %zu are allowed", len, limits->bytes);
+    kn_image_kind kind = kn_image_kind_of(data, len);
+    if (kind == KN_IMAGE_UNKNOWN)
+        return kn_fail(err, KN_E_FORMAT, "is not a picture of a known format");
+    *ret = kind;
+    return true;
+}
+
+bool kn_image_check_size(uint32_t width, uint32_t height, const kn_image_limits *limits, kn_error *err) {
+    if (width > limits->side || height > limits->side)
+        return kn_fail(err, KN_E_RANGE, "is %ux%u pixels large; at most %u are allowed on a side", width, height,
+                       limits->side);
+    if ((uint64_t)width * height > limits->pixels)
+        return kn_fail(err, KN_E_RANGE, "is %ux%u pixels large; at most %llu are allowed in all", width, height,
+                       (unsigned long long)limits->pixels);
+    return true;
 }

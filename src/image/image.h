@@ -1,7 +1,9 @@
 /* Pictures: 8-bit pixels in memory, what a file of unknown origin is, and the limits under which one is read.
  *
- * Here: the pixels and the recognition of formats. png.h reads and writes PNG files, parameters.h the recipe text that
- * travels inside them. Formats are recognised by their first bytes, never by a name or a declared type. */
+ * Here: the pixels and the recognition of formats. read.h turns any supported file into upright pixels, with png.h,
+ * jpeg.h, webp.h and exif.h behind it; transform.h and resize.h change pixels; png.h also writes files, parameters.h
+ * the recipe text that travels inside them. Formats are recognised by their first bytes, never by a name or a declared
+ * type. Colours are taken for sRGB whatever profile a file has. */
 #ifndef KN_IMAGE_IMAGE_H
 #define KN_IMAGE_IMAGE_H
 
@@ -16,6 +18,8 @@ typedef struct kn_image {
     uint8_t *pixels;   /* [height, width, channels], rows without gaps */
 } kn_image;
 
+/* Pixels are undefined. Neither side is 0. */
+bool kn_image_new(uint32_t width, uint32_t height, unsigned channels, kn_image *ret, kn_error *err);
 void kn_image_free(kn_image *image);
 
 /* Checked before anything is allocated: a header of 30 bytes can ask for gigabytes. */
@@ -43,5 +47,11 @@ typedef enum kn_image_kind {
 
 kn_image_kind kn_image_kind_of(const void *data, size_t len);
 const char *kn_image_kind_name(kn_image_kind kind);
+
+/* What readers check first: that the file is not empty, not too large and of a known kind; then, from its header, that
+ * its pixels are within the limits. */
+bool kn_image_check_file(const void *data, size_t len, const kn_image_limits *limits, kn_image_kind *ret,
+                         kn_error *err);
+bool kn_image_check_size(uint32_t width, uint32_t height, const kn_image_limits *limits, kn_error *err);
 
 #endif

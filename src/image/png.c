@@ -180,16 +180,11 @@ static void take(png_structp png, png_bytep into, size_t len) {
 
 /* What is wrong before the first chunk is looked at. */
 static bool check_file(const void *data, size_t len, const kn_image_limits *limits, kn_error *err) {
-    if (!len)
-        return kn_fail(err, KN_E_FORMAT, "is empty");
-    if (len > limits->bytes)
-        return kn_fail(err, KN_E_RANGE, "has %zu bytes, at most %zu are allowed", len, limits->bytes);
-    kn_image_kind kind = kn_image_kind_of(data, len);
-    if (kind == KN_IMAGE_UNKNOWN)
-        return kn_fail(err, KN_E_FORMAT, "is not a picture of a known format");
-    if (kind != KN_IMAGE_PNG)
-        return kn_fail(err, KN_E_UNSUPPORTED, "is a %s file; only PNG is supported here", kn_image_kind_name(kind));
-    return true;
+    kn_image_kind kind = KN_IMAGE_UNKNOWN;
+    if (!kn_image_check_file(data, len, limits, &kind, err))
+        return false;
+    return kind == KN_IMAGE_PNG ||
+           kn_fail(err, KN_E_UNSUPPORTED, "is a %s file; only PNG is supported here", kn_image_kind_name(kind));
 }
 
 static bool read_file(struct session *s, void (*work)(struct session *s), const void *data, size_t len,
@@ -204,18 +199,12 @@ static bool read_file(struct session *s, void (*work)(struct session *s), const 
     return finish(s, work, err);
 }
 
-/* The size that the header tells, within the limits. */
-static void check_size(struct session *s) {
+/* Room for the size that the header tells, if that is within the limits. */
+static void make_room(struct session *s) {
     uint32_t width = png_get_image_width(s->png, s->info), height = png_get_image_height(s->png, s->info);
-    if (width > s->limits->side || height > s->limits->side)
-        kn_fail(&s->failure, KN_E_RANGE, "is %ux%u pixels large; at most %u are allowed on a side", width, height,
-                s->limits->side);
-    if ((uint64_t)width * height > s->limits->pixels)
-        kn_fail(&s->failure, KN_E_RANGE, "is %ux%u pixels large; at most %llu are allowed in all", width, height,
-                (unsigned long long)s->limits->pixels);
-    if (s->failure.code)
+    if (!kn_image_check_size(width, height, s->limits, &s->failure) ||
+        !kn_image_new(width, height, 4, &s->image, &s->failure))
         png_longjmp(s->png, 1);
-    s->image = (kn_image){ .width = width, .height = height, .channels = 4 };
 }
 
 static void read_pixels(struct session *s) {
@@ -226,7 +215,7 @@ static void read_pixels(struct session *s) {
     png_set_chunk_malloc_max(s->png, 0);
     png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_read_info(s->png, s->info);
-    check_size(s);
+    make_room(s);
     png_unknown_chunkp animation = NULL;
     if (png_get_unknown_chunks(s->png, s->info, &animation) > 0) {
         kn_fail(&s->failure, KN_E_UNSUPPORTED, "is an animated PNG file; only still pictures are supported");
@@ -234,7 +223,7 @@ static void read_pixels(struct session *s) {
     }
 
     png_set_expand(s->png);
-    png_set_scale_16(s->png);
+    png_set_strip_16(s->png);
     png_set_gray_to_rgb(s->png);
     png_set_add_alpha(s->png, 255, PNG_FILLER_AFTER);
     int passes = png_set_interlace_handling(s->png);
@@ -243,11 +232,6 @@ static void read_pixels(struct session *s) {
     if (png_get_rowbytes(s->png, s->info) != row_bytes)
         png_error(s->png, "rows of unexpected size");
 
-    s->image.pixels = malloc(row_bytes * s->image.height);
-    if (!s->image.pixels) {
-        kn_fail_nomem(&s->failure, row_bytes * s->image.height);
-        png_longjmp(s->png, 1);
-    }
     for (int pass = 0; pass < passes; pass++) {
         for (uint32_t y = 0; y < s->image.height; y++)
             png_read_row(s->png, s->image.pixels + y * row_bytes, NULL);

@@ -18,8 +18,8 @@ typedef struct kn_png_text {
  * tEXt if it is ASCII and as iTXt if not, uncompressed: both are what readers of recipes look for. */
 bool kn_png_write(const kn_image *image, const kn_png_text *texts, size_t count, kn_buf *into, kn_error *err);
 
-/* Any kind of PNG becomes RGBA with 8 bits; 16-bit samples are rounded, v * 255 / 65535. Damage in chunks that do not
- * touch the pixels (texts, colour profiles, times) is passed over. */
+/* Any kind of PNG becomes RGBA with 8 bits; of 16-bit samples the high byte is kept, as the references do. Damage in
+ * chunks that do not touch the pixels (texts, colour profiles, times) is passed over. */
 bool kn_png_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, kn_error *err);
 
 enum {

@@ -133,7 +133,9 @@ static kn_krea2_block take_block(kn_krea2_form *f, kn_binder *b, const struct na
 /* Positions share a head of d as d - 12 q : 6 q : 6 q with q = d / 16; the released model has 32 + 48 + 48 of 128. */
 static kn_rope_axes axes_of(int64_t head) {
     int pairs = (int)(head / 2), side = 3 * (int)(head / 16);
-    return (kn_rope_axes){ .count = 3, .pairs = { pairs - 2 * side, side, side }, .base = 1000, .double_angles = true };
+    return (kn_rope_axes){
+        .count = 3, .pairs = { pairs - 2 * side, side, side }, .base = 1000, .rounded = KN_ROPE_NEITHER
+    };
 }
 
 void kn_krea2_load(kn_krea2 *m, kn_binder *b) {

@@ -1,13 +1,9 @@
 #include "models/qwen3_text.h"
 
-#include <stdlib.h>
-
-#include "models/rope.h"
-
 static const float eps = 1e-6f;
 
 void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
-    *m = (kn_qwen3_text){ .rope_base = rope_base };
+    *m = (kn_qwen3_text){ 0 };
     m->embedding = kn_take_matrix(b, -1, -1, "embed_tokens");
     m->vocabulary = m->embedding.dim[0];
     m->width = m->embedding.dim[1];
@@ -39,6 +35,11 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
     }
     kn_ignore(b, "rotary_emb.inv_freq");
     kn_ignore(b, "norm.weight");
+    /* Of 64 pairs, Qwen3-VL gives 20 to rows and 20 to columns. For words all axes say the same. */
+    int pairs = (int)(m->head / 2), side = pairs * 5 / 16;
+    m->axes = (kn_rope_axes){
+        .count = 3, .pairs = { pairs - 2 * side, side, side }, .base = rope_base, .deal = KN_ROPE_IN_TURNS
+    };
 }
 
 /* x: [n, width], changed in place. Grouped-query attention; q and k are normed per head before the rotation. */
@@ -71,36 +72,43 @@ static void gather(kn_run *r, const kn_qwen3_text *m, const struct taps *t, int 
             kn_copy_columns(r, t->into, i * m->width, x);
 }
 
-static kn_tensor run(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers,
-                     const struct taps *taps) {
-    float *positions = malloc(sizeof(float) * (size_t)n);
-    if (!positions) {
-        kn_run_fail(r, KN_E_NOMEM, "out of memory for %lld positions", (long long)n);
-        return KN_NONE;
-    }
-    for (int64_t i = 0; i < n; i++)
-        positions[i] = (float)i;
+/* The rows of x: [n, width] that stand for a picture. */
+static kn_tensor picture_rows(kn_run *r, kn_tensor x, const kn_rope_picture *place) {
+    return kn_rows(r, x, place->at, (int64_t)place->rows * place->columns);
+}
+
+static kn_tensor forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers,
+                         const kn_rope_picture *places, const kn_vision_features *seen, int count,
+                         const struct taps *taps) {
     kn_scope s = kn_scope_open(r);
-    kn_rope_axes axes = { .count = 1, .pairs = { (int)(m->head / 2) }, .base = m->rope_base };
-    kn_rope rope = kn_rope_new(r, &axes, positions, n);
-    free(positions);
+    kn_rope rope = kn_rope_of_tokens(r, &m->axes, places, count, n);
     kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
+    for (int p = 0; p < count; p++)
+        kn_copy(r, picture_rows(r, x, &places[p]), seen[p].rows);
     kn_watch(r, x, "hidden_states.0");
     for (int i = 0; i < layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
         gather(r, m, taps, i + 1, x);
+        for (int p = 0; p < count; p++)
+            if (i < seen[p].deepstack_count)
+                kn_add(r, picture_rows(r, x, &places[p]), seen[p].deepstack[i]);
     }
     return kn_scope_close(r, s, x);
 }
 
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
-    return run(r, m, ids, n, layers, NULL);
+    return forward(r, m, ids, n, layers, NULL, NULL, 0, NULL);
 }
 
 kn_tensor kn_qwen3_text_taps(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, const int *after,
                              int count) {
     const struct taps taps = { after, count, kn_new(r, 2, (int64_t[]){ n, count * m->width }) };
-    kn_drop(r, run(r, m, ids, n, after[count - 1], &taps));
+    kn_drop(r, forward(r, m, ids, n, after[count - 1], NULL, NULL, 0, &taps));
     return taps.into;
+}
+
+kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
+                                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
+    return forward(r, m, ids, n, m->layers, places, seen, count, NULL);
 }

@@ -6,6 +6,8 @@
 #define KN_MODELS_QWEN3_TEXT_H
 
 #include "compute/ops.h"
+#include "models/qwen_vision.h"
+#include "models/rope.h"
 #include "weights/weights.h"
 
 enum { KN_QWEN3_MAX_LAYERS = 128 };
@@ -17,7 +19,7 @@ typedef struct kn_qwen3_layer {
 typedef struct kn_qwen3_text {
     int layers, heads, kv_heads;
     int64_t width, head, vocabulary;
-    double rope_base;
+    kn_rope_axes axes; /* time, row, column */
     kn_weight embedding;
     kn_qwen3_layer layer[KN_QWEN3_MAX_LAYERS];
 } kn_qwen3_text;
@@ -34,5 +36,10 @@ kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t
  * [n, count * width]. No layer behind the last of them is run. */
 kn_tensor kn_qwen3_text_taps(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, const int *after,
                              int count);
+
+/* All layers, with pictures among the ids, in order: their tokens are replaced with what the vision encoder has seen,
+ * and its deepstack is added to them after the first layers. "hidden_states.K" is shown before layer K's addition. */
+kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
+                                         const kn_rope_picture *places, const kn_vision_features *seen, int count);
 
 #endif

@@ -31,7 +31,9 @@ static bool open_file(kn_component *c, const kn_source *source, kn_error *err) {
 }
 
 static bool is_wanted(kn_component *c, kn_error *err) {
-    const kn_kind *kind = kn_detect_for(c->file, c->slot->id, c->prefix);
+    if (kn_detect_as(c->file, c->slot->id, c->prefix))
+        return true;
+    const kn_kind *kind = kn_detect(c->file, c->prefix);
     if (kn_weights_count(c->file) == 0)
         return kn_fail(err, KN_E_FORMAT, "the file holds no tensors");
     if (!kind && !kn_weights_refuse_foreign(c->file, "", err))
@@ -39,9 +41,7 @@ static bool is_wanted(kn_component *c, kn_error *err) {
     if (!kind)
         return kn_fail(err, KN_E_FORMAT, "the file is not %s: its tensor names belong to no known network",
                        c->slot->wants);
-    if (!kn_kind_may_be(kind, c->slot->id))
-        return kn_fail(err, KN_E_FORMAT, "the file is %s; %s is needed here", kind->title, c->slot->wants);
-    return true;
+    return kn_fail(err, KN_E_FORMAT, "the file is %s; %s is needed here", kind->title, c->slot->wants);
 }
 
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err) {

@@ -48,6 +48,10 @@ static const struct rule rules[] = {
       "layers.0.self_attn.q_proj.bias",
       "embed_tokens.weight",
       0 },
+    { { KN_ROLE_VISION, "qwen3-vl-vision", "a Qwen3-VL vision encoder" },
+      "patch_embed.proj.weight",
+      "deepstack_merger_list.0.norm.weight",
+      0 },
     { { KN_ROLE_VAE, "qwen-image-2.1-vae", "a Qwen-Image 2.1 VAE" },
       "decoder.conv1.weight",
       "decoder.middle.0.residual.0.gamma",
@@ -104,12 +108,15 @@ static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
     return fits && kn_weights_find_below(w, prefix, r->also);
 }
 
+/* What a rule that holds says about this file. */
+static const kn_kind *kind_of(const struct rule *r, const kn_weights *w) {
+    return strcmp(r->kind.id, "qwen3") == 0 && is_qwen3_vl(w) ? &qwen3_vl : &r->kind;
+}
+
 const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix) {
-    for (size_t i = 0; i < KN_COUNT(rules); i++) {
-        const kn_kind *kind = &rules[i].kind;
-        if (role == kind->role && holds(&rules[i], w, prefix))
-            return strcmp(kind->id, "qwen3") == 0 && is_qwen3_vl(w) ? &qwen3_vl : kind;
-    }
+    for (size_t i = 0; i < KN_COUNT(rules); i++)
+        if (role == rules[i].kind.role && holds(&rules[i], w, prefix))
+            return kind_of(&rules[i], w);
     prefix[0] = 0;
     return NULL;
 }
@@ -122,16 +129,20 @@ const kn_kind *kn_detect(const kn_weights *w, char *prefix) {
     return kind;
 }
 
-const kn_kind *kn_detect_for(const kn_weights *w, const char *id, char *prefix) {
-    const kn_kind *kind = NULL;
-    for (size_t i = 0; i < KN_COUNT(rules) && !kind; i++)
-        if (kn_kind_may_be(&rules[i].kind, id))
-            kind = kn_detect_role(w, rules[i].kind.role, prefix);
-    return kind ? kind : kn_detect(w, prefix);
+/* What may be Qwen3-VL is taken for it: its text model differs from Qwen3's in a number that no file has. */
+static bool may_be(const kn_kind *kind, const char *id) {
+    return strcmp(kind->id, id) == 0 || (strcmp(kind->id, "qwen3") == 0 && strcmp(id, qwen3_vl.id) == 0);
 }
 
-bool kn_kind_may_be(const kn_kind *kind, const char *id) {
-    return strcmp(kind->id, id) == 0 || (strcmp(kind->id, "qwen3") == 0 && strcmp(id, qwen3_vl.id) == 0);
+const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix) {
+    size_t i = 0;
+    while (i < KN_COUNT(rules) && !may_be(&rules[i].kind, id))
+        i++;
+    const kn_kind *kind = i < KN_COUNT(rules) ? kn_detect_role(w, rules[i].kind.role, prefix) : NULL;
+    if (kind && may_be(kind, id))
+        return kind;
+    prefix[0] = 0;
+    return NULL;
 }
 
 const char *const kn_sections[] = { "model.diffusion_model.", "text_encoders.", "vae.", NULL };

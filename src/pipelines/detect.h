@@ -7,6 +7,7 @@
 typedef enum kn_role {
     KN_ROLE_DIFFUSION,
     KN_ROLE_TEXT_ENCODER,
+    KN_ROLE_VISION,
     KN_ROLE_VAE,
     KN_ROLE_OTHER,
 } kn_role;
@@ -23,15 +24,12 @@ enum { KN_PREFIX_MAX = 128 };
  * all-in-one file the diffusion model. */
 const kn_kind *kn_detect(const kn_weights *w, char *prefix);
 
-/* The part of that role, as in an all-in-one file. NULL: there is none. */
+/* What the file holds for that role, alone or among others; NULL: nothing that is known. */
 const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix);
 
-/* What of the file can stand where the kind called `id` is wanted: its own role's part of an all-in-one file, else as
- * above. */
-const kn_kind *kn_detect_for(const kn_weights *w, const char *id, char *prefix);
-
-/* Whether it is the kind called `id`, or cannot be told from it by its header. */
-bool kn_kind_may_be(const kn_kind *kind, const char *id);
+/* What the file holds, alone or among others, that is the kind called `id` or cannot be told from it by its header.
+ * NULL: there is none. */
+const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix);
 
 /* All-in-one files have a section per component: these prefixes, NULL-terminated, and the one of them that another
  * prefix begins with, or "". */

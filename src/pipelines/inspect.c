@@ -56,7 +56,7 @@ static void find_others(const kn_weights *w, kn_inspection *ret) {
     size_t n = 0;
     for (kn_role role = KN_ROLE_DIFFUSION; role < KN_ROLE_OTHER; role++) {
         const kn_kind *kind = kn_detect_role(w, role, prefix);
-        if (kind && kind != ret->kind)
+        if (kind && kind != ret->kind && role != KN_ROLE_VISION) /* has_vision tells already */
             ret->others[n++] = kind;
     }
 }
@@ -68,7 +68,9 @@ bool kn_inspect_file(const kn_source *source, const kn_slot *slot, kn_inspection
     if (!open)
         return false;
     kn_inspection found = { 0 };
-    found.kind = slot ? kn_detect_for(w, slot->id, found.prefix) : kn_detect(w, found.prefix);
+    found.kind = slot ? kn_detect_as(w, slot->id, found.prefix) : NULL;
+    if (!found.kind)
+        found.kind = kn_detect(w, found.prefix);
     bool ok = found.kind || kn_weights_refuse_foreign(w, "", err);
     count(w, slot ? kn_section_of(found.prefix) : "", &found);
     if (!slot && found.kind && found.kind->role != KN_ROLE_OTHER)

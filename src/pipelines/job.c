@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "image/resize.h"
+#include "image/transform.h"
 
 bool kn_job_progress(kn_job *j, const char *phase, int step, int steps, kn_error *err) {
     if (j->hooks->stop && atomic_load(j->hooks->stop))
@@ -42,10 +44,10 @@ static bool noise_fits(const kn_job *j, kn_error *err) {
 }
 
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
-    static const char *const names[] = { "encode", "picture", "diffuse", "decode" };
+    static const char *const names[KN_STAGE_COUNT] = { "pictures", "see", "encode", "diffuse", "decode" };
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
-    bool is_early = stage == KN_STAGE_ENCODE || stage == KN_STAGE_PICTURE;
+    bool is_early = stage == KN_STAGE_PICTURES || stage == KN_STAGE_ENCODE;
     if ((is_early && !noise_fits(j, err)) || !kn_component_load(c, err))
         return false;
     *s = (kn_stage_report){ .name = names[stage],
@@ -106,27 +108,44 @@ static void copy_patches(const struct layout *l, float *planes, float *rows, boo
     }
 }
 
-bool kn_job_encode(kn_job *j, kn_encode_fn *encode, void *ctx, const kn_image *picture, float *x, kn_error *err) {
+/* -> [h, w, 3] */
+static kn_tensor upload_rgb(kn_run *r, const kn_image *rgb) {
+    size_t n = (size_t)rgb->width * rgb->height * 3;
+    float *values = malloc(n * sizeof *values);
+    if (!values) {
+        kn_run_fail(r, KN_E_NOMEM, "out of memory for a picture of %ux%u pixels", rgb->width, rgb->height);
+        return KN_NONE;
+    }
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)rgb->pixels[i] / 127.5f - 1;
+    kn_tensor t = kn_upload(r, 3, (int64_t[]){ rgb->height, rgb->width, 3 }, values);
+    free(values);
+    return t;
+}
+
+bool kn_job_encode_start(kn_job *j, kn_encode_fn *encode, void *ctx, float *x, kn_error *err) {
+    const kn_recipe *recipe = j->recipe;
     const struct layout cells = { j->channels, j->h, j->w, 1, KN_CHANNELS_INSIDE };
-    size_t pixels = (size_t)picture->width * picture->height, n = (size_t)j->channels * j->h * j->w;
-    float *rows = malloc(sizeof(float) * KN_MAX(3 * pixels, n));
-    if (!rows)
-        return kn_fail_nomem(err, sizeof(float) * KN_MAX(3 * pixels, n));
-    for (size_t i = 0; i < pixels; i++) /* an alpha channel is left out */
-        for (size_t c = 0; c < 3; c++)
-            rows[3 * i + c] = (float)picture->pixels[i * picture->channels + c] / 127.5f - 1;
+    kn_image fitted = { 0 }, rgb = { 0 };
+    kn_host_rows latent = { 0 };
     kn_run *r = &j->run;
     kn_scope s = kn_scope_open(r);
-    kn_tensor z = encode(r, ctx, kn_upload(r, 3, (int64_t[]){ picture->height, picture->width, 3 }, rows));
-    kn_check_finite(r, z, "VAE encoder output");
-    if (r->err.code == KN_OK) {
-        kn_download(r, z, rows);
-        copy_patches(&cells, x, rows, false);
+    bool ok = kn_image_resize(recipe->init_image, (uint32_t)recipe->width, (uint32_t)recipe->height, &fitted, err) &&
+              kn_image_over_white(&fitted, &rgb, err);
+    if (ok) {
+        kn_tensor z = encode(r, ctx, upload_rgb(r, &rgb));
+        kn_check_finite(r, z, "VAE latent");
+        ok = kn_host_rows_take(j, z, &latent, err);
+    }
+    if (ok) {
+        copy_patches(&cells, x, latent.at, false);
         kn_job_dump_latent(j, "encoded", x);
     }
     kn_scope_close(r, s, KN_NONE);
-    free(rows);
-    return kn_job_went_well(j, err);
+    kn_image_free(&fitted);
+    kn_image_free(&rgb);
+    free(latent.at);
+    return ok;
 }
 
 /* What the sampler's callbacks share. */

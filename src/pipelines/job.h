@@ -27,7 +27,13 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x);
 
 /* A stage: its component is loaded, its time and memory are measured, and it leaves again when the residency is staged.
  * End it whether or not it went well. */
-typedef enum kn_stage { KN_STAGE_ENCODE, KN_STAGE_PICTURE, KN_STAGE_DIFFUSE, KN_STAGE_DECODE } kn_stage;
+typedef enum kn_stage {
+    KN_STAGE_PICTURES, /* given pictures become latents */
+    KN_STAGE_SEE,      /* and what the text encoder sees of them */
+    KN_STAGE_ENCODE,
+    KN_STAGE_DIFFUSE,
+    KN_STAGE_DECODE,
+} kn_stage;
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err);
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c);
 
@@ -41,9 +47,10 @@ typedef struct kn_host_rows {
 } kn_host_rows;
 bool kn_host_rows_take(kn_job *j, kn_tensor t, kn_host_rows *ret, kn_error *err);
 
-/* A picture of the recipe's size as a latent, by an encoder from [h, w, 3] in -1 … 1. x: room for [channels][h][w]. */
+/* The recipe's picture to start from as a latent, by an encoder of RGB pictures [h, w, 3] in -1 … 1. x: room for
+ * [channels][h][w]. */
 typedef kn_tensor kn_encode_fn(kn_run *r, void *ctx, kn_tensor picture);
-bool kn_job_encode(kn_job *j, kn_encode_fn *encode, void *ctx, const kn_image *picture, float *x, kn_error *err);
+bool kn_job_encode_start(kn_job *j, kn_encode_fn *encode, void *ctx, float *x, kn_error *err);
 
 /* How the network of a pipeline sees a latent: one row per patch of patch x patch cells, in it channel by channel or
  * cell by cell. With patch 1 both are the same. */

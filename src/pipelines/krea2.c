@@ -143,9 +143,9 @@ static kn_tensor encode_picture(kn_run *r, void *ctx, kn_tensor picture) {
 
 /* clean: room for the latent of the picture to start from. */
 static bool encode_init_image(struct call *c, float *clean, kn_error *err) {
-    bool ok = kn_job_begin(&c->job, KN_STAGE_PICTURE, &c->p->vae, err) &&
-              kn_job_encode(&c->job, encode_picture, &c->p->vae_network, c->job.recipe->init_image, clean, err);
-    kn_job_end(&c->job, KN_STAGE_PICTURE, &c->p->vae);
+    bool ok = kn_job_begin(&c->job, KN_STAGE_PICTURES, &c->p->vae, err) &&
+              kn_job_encode_start(&c->job, encode_picture, &c->p->vae_network, clean, err);
+    kn_job_end(&c->job, KN_STAGE_PICTURES, &c->p->vae);
     return ok;
 }
 

@@ -41,6 +41,9 @@ static bool choose_files(const kn_model_wish *w, kn_model_choice *c, kn_error *e
     const kn_profile *p = c->profile;
     if (p == &kn_demo_profile)
         c->files = kn_demo_files();
+    c->files.vision.path = w->vision ? w->vision : p->vision; /* may be left out */
+    if (c->files.vision.path && !c->architecture->vision)
+        return kn_fail(err, KN_E_UNSUPPORTED, "%s has no vision encoder; leave vision out", c->architecture->title);
     return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->checkpoint, p->name,
                          &c->files.diffusion_model, err) &&
            choose_source("text-encoder", w->text_encoder, p->text_encoder, p->checkpoint, p->name,

@@ -8,7 +8,7 @@
 /* What a caller says about the model; NULL and "not given" leave the choice to models.toml and the defaults. */
 typedef struct kn_model_wish {
     const char *config, *profile;
-    const char *diffusion_model, *text_encoder, *vae, *tokenizer; /* in place of the profile's */
+    const char *diffusion_model, *text_encoder, *vision, *vae, *tokenizer; /* in place of the profile's */
     const char *device, *precision, *residency; /* names: "cpu"; "fast", "exact"; "staged", "cached" */
     kn_optional threads;
 } kn_model_wish;

@@ -33,6 +33,7 @@ typedef struct kn_slot {
 
 typedef struct kn_model_files {
     kn_source diffusion_model, text_encoder, vae;
+    kn_source vision;    /* nothing: in the text encoder's file, or nowhere */
     kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one */
 } kn_model_files;
 
@@ -46,10 +47,12 @@ typedef struct kn_recipe {
     const kn_sampler *sampler;
     kn_sigmas sigmas;
     kn_noise_kind noise;
-    const kn_image *init_image; /* to start from, of this size; sigmas begin where its strength says. NULL: none */
-    double strength;
     const float *init_noise; /* instead of noise from the seed, [channels][h][w]; NULL: none */
     size_t init_noise_count;
+    const kn_image *references; /* upright RGBA, in the order in which the prompt counts them */
+    int reference_count;
+    unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
+    const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
 } kn_recipe;
 
 /* Whether the negative prompt counts: it costs a second pass of the network. */
@@ -71,18 +74,17 @@ typedef struct kn_hooks {
     const atomic_bool *stop; /* may be NULL */
 } kn_hooks;
 
-enum { KN_STAGE_COUNT = 4 };
+enum { KN_STAGE_COUNT = 5 };
 typedef struct kn_stage_report {
-    const char *name; /* "encode", "picture", "diffuse", "decode"; NULL: there was no such stage */
+    const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: there was nothing to do */
     double load_seconds, seconds;
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
 } kn_stage_report;
 
 typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
-    int prompt_tokens; /* that the model saw, its template included */
-    int dropped_tokens,
-        dropped_negative_tokens; /* known when "encode" is told: cut from the end of a prompt that was too long */
+    int prompt_tokens;                           /* that the model saw, its template included */
+    int dropped_tokens, dropped_negative_tokens; /* known when "encode" is told: cut from the end of a long prompt */
 } kn_draw_report;
 
 typedef struct kn_pipeline kn_pipeline;

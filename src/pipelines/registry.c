@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "models/qwen_image21.h"
 #include "pipelines/krea2.h"
 #include "pipelines/qwen_image21.h"
 #include "pipelines/zimage.h"
@@ -35,9 +36,12 @@ const kn_architecture kn_architectures[] = {
       .variant_count = KN_COUNT(qwen21_variants),
       .size_step = 16,
       .max_side = 4096,
+      .takes_init_image = true,
+      .max_references = KN_QWEN21_MAX_REFERENCES,
       .diffusion_model = &kn_qwen21_diffusion_slot,
       .text_encoder = &kn_qwen21_text_slot,
       .vae = &kn_qwen21_vae_slot,
+      .vision = &kn_qwen21_vision_slot,
       .open = kn_qwen21_pipeline_open },
     { .name = "z-image",
       .title = "Z-Image",

@@ -23,9 +23,11 @@ typedef struct kn_architecture {
     int size_step;          /* width and height are multiples of this */
     int max_side;           /* largest width or height that makes sense */
     bool checkpoint_in_one; /* an all-in-one file can be used */
-    bool takes_init_image;  /* a picture can be started from */
+    bool takes_init_image;  /* image to image by strength */
     bool added_guidance;    /* its users write how much guidance is added: 0 is off where it is 1 for others */
+    int max_references;     /* pictures that a prompt can be about; 0: none */
     const kn_slot *diffusion_model, *text_encoder, *vae;
+    const kn_slot *vision; /* NULL: it sees no pictures */
     kn_pipeline_open_fn *open;
 } kn_architecture;
 

@@ -9,6 +9,9 @@
 
 #include "base/text.h"
 #include "image/parameters.h"
+#include "image/resize.h"
+
+static const double own_strength = 0.6; /* of the image-to-image pipelines in diffusers */
 
 bool kn_random_seed(uint64_t *ret, kn_error *err) {
     uint64_t seed = 0;
@@ -56,30 +59,57 @@ static bool check_side(const char *name, double value, const kn_architecture *a,
                    down ? below : above);
 }
 
+/* Pictures that the model can do something with. what: for messages, with a number in it. */
+static bool check_picture(const char *what, int index, const kn_image *p, kn_error *err) {
+    enum { LEAST_SIDE = 16, MOST_ASPECT = 50 };
+    uint32_t shorter = KN_MIN(p->width, p->height), longer = KN_MAX(p->width, p->height);
+    if (shorter < LEAST_SIDE)
+        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, index, p->width,
+                       p->height, LEAST_SIDE);
+    if (longer > (uint64_t)shorter * MOST_ASPECT)
+        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; one side may be at most %d times the other", what,
+                       index, p->width, p->height, MOST_ASPECT);
+    return true;
+}
+
+/* The given pictures, and the size that they suggest for the result. */
+static bool take_pictures(const kn_wish *wish, const kn_architecture *a, kn_recipe *r, kn_optional size[2],
+                          kn_error *err) {
+    if (wish->reference_count > a->max_references)
+        return a->max_references ? kn_fail(err, KN_E_RANGE, "%d reference pictures; %s takes at most %d",
+                                           wish->reference_count, a->title, a->max_references)
+                                 : kn_fail(err, KN_E_UNSUPPORTED, "%s takes no reference pictures", a->title);
+    if (wish->init_image && !a->takes_init_image)
+        return kn_fail(err, KN_E_UNSUPPORTED, "%s cannot start from a picture", a->title);
+    if (wish->strength.given && !wish->init_image)
+        return kn_fail(err, KN_E_USAGE, "a strength of %g needs a picture to start from", wish->strength.value);
+    for (int i = 0; i < wish->reference_count; i++)
+        if (!check_picture("reference", i + 1, &wish->references[i], err))
+            return false;
+    r->references = wish->references;
+    r->reference_count = wish->reference_count;
+    r->reference_resolution =
+        wish->reference_resolution.given ? (unsigned)wish->reference_resolution.value : KN_REFERENCE_RESOLUTION;
+    r->init_image = wish->init_image;
+    uint32_t width = 0, height = 0;
+    if (wish->init_image) {
+        uint32_t step = (uint32_t)a->size_step;
+        width = KN_MAX(wish->init_image->width / step, 1) * step;
+        height = KN_MAX(wish->init_image->height / step, 1) * step;
+    } else if (wish->reference_count) {
+        kn_reference_size(wish->references->width, wish->references->height, r->reference_resolution, &width, &height);
+    }
+    size[0] = wish->width.given || !width ? wish->width : (kn_optional){ true, width };
+    size[1] = wish->height.given || !width ? wish->height : (kn_optional){ true, height };
+    return true;
+}
+
 static bool check_cfg(double cfg, const kn_architecture *a, const kn_variant *v, kn_error *err) {
     if (!(cfg >= 0 && cfg <= 100))
         return kn_fail(err, KN_E_RANGE, "cfg %g is outside 0 to 100 (%d turns guidance off)", cfg,
                        a->added_guidance ? 0 : 1);
     if (v->why_fixed && cfg != v->cfg)
         return kn_fail(err, KN_E_USAGE, "cfg cannot be %g: %s", cfg, v->why_fixed);
-    return true;
-}
-
-static bool check_init_image(const kn_wish *wish, const kn_architecture *a, kn_recipe *r, kn_error *err) {
-    const kn_image *picture = wish->init_image;
-    double strength = wish->strength.given ? wish->strength.value : KN_DEFAULT_STRENGTH;
-    if (!picture)
-        return !wish->strength.given ||
-               kn_fail(err, KN_E_USAGE, "strength needs a picture to start from, and there is none");
-    if (!a->takes_init_image)
-        return kn_fail(err, KN_E_UNSUPPORTED, "%s cannot start from a picture", a->title);
-    if (!(strength >= 0 && strength <= 1))
-        return kn_fail(err, KN_E_RANGE, "strength %g is outside 0 to 1", strength);
-    if (picture->width != (uint32_t)r->width || picture->height != (uint32_t)r->height)
-        return kn_fail(err, KN_E_RANGE, "the picture to start from has %ux%u pixels, %dx%d are needed", picture->width,
-                       picture->height, r->width, r->height);
-    r->init_image = picture;
-    r->strength = strength;
     return true;
 }
 
@@ -131,10 +161,15 @@ static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defau
         .shift_y2 = s->shift.y2,
         .custom = wish->sigmas,
         .custom_count = wish->sigma_count,
-        .strength = { .given = r->init_image, .value = r->strength },
+        .strength = { .given = r->init_image != NULL, .value = s->strength },
+        .start_rule = KN_START_DIFFUSERS,
     };
     s->scheduler = listed ? "custom" : kn_schedules[schedule].name;
-    return kn_sigmas_make(&request, &s->recipe.sigmas, err);
+    if (!kn_sigmas_make(&request, &s->recipe.sigmas, err))
+        return false;
+    return s->recipe.sigmas.steps > 0 ||
+           kn_fail(err, KN_E_USAGE, "a strength of %g leaves no step to do; more strength or more steps are needed",
+                   s->strength);
 }
 
 bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
@@ -152,14 +187,16 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
                                   .init_noise = wish->init_noise,
                                   .init_noise_count = wish->init_noise_count } };
     kn_recipe *r = &s.recipe;
-    if (!check_side("width", number(wish->width, &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
-        !check_side("height", number(wish->height, &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
+    kn_optional size[2];
+    s.strength = wish->strength.given ? wish->strength.value : own_strength;
+    if (!take_pictures(wish, a, r, size, err) ||
+        !check_side("width", number(size[0], &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
+        !check_side("height", number(size[1], &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
         return false;
     s.cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
     s.added_guidance = a->added_guidance;
     r->cfg = s.cfg + (a->added_guidance ? 1 : 0);
-    if (!check_cfg(s.cfg, a, v, err) || !check_init_image(wish, a, r, err) ||
-        !make_sigmas(wish, defaults, a, v, &s, err))
+    if (!check_cfg(s.cfg, a, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
         return false;
     if (!kn_sampler_find(word(wish->sampler, &of[KN_SETTING_SAMPLER], "euler"), &r->sampler, err) ||
         !kn_noise_find(word(wish->rng, &of[KN_SETTING_RNG], kn_noise_kinds[KN_NOISE_TORCH_CPU].name), &r->noise, err))
@@ -213,8 +250,10 @@ bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into,
     add(&l, "Seed", seed);
     add(&l, "Size", size);
     if (r->init_image)
-        add_number(&l, "Denoising strength", r->strength);
+        add_number(&l, "Denoising strength", s->strength);
     add(&l, "Model", model);
+    if (r->reference_count)
+        add_number(&l, "References", r->reference_count);
     add(&l, "RNG", r->init_noise ? "given" : s->rng);
     add(&l, "Version", "kuno " KN_VERSION);
     const char *negative = kn_recipe_is_guided(r) && *r->negative_prompt ? r->negative_prompt : NULL;

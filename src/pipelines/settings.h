@@ -22,14 +22,17 @@ typedef struct kn_wish {
     const char *sampler, *scheduler, *rng; /* names as people write them */
     const float *sigmas;                   /* a schedule of one's own, without or with the final 0 */
     size_t sigma_count;
-    const kn_image *init_image; /* to start from, of the picture's size */
-    kn_optional strength;       /* how much of it is drawn anew: 0 … 1 */
-    const float *init_noise;    /* instead of noise from the seed: [channels][h][w] */
+    const float *init_noise; /* instead of noise from the seed: [channels][h][w] */
     size_t init_noise_count;
+    const kn_image *references, *init_image; /* as in a recipe */
+    int reference_count;
+    kn_optional reference_resolution, strength; /* strength 0 … 1: how much of init_image may change */
 } kn_wish;
 
-enum { KN_MAX_PROMPT_BYTES = 1 << 20 };
-#define KN_DEFAULT_STRENGTH 0.75
+enum {
+    KN_MAX_PROMPT_BYTES = 1 << 20,
+    KN_REFERENCE_RESOLUTION = 1024, /* of Qwen-Image 2.1 */
+};
 
 /* A recipe, and what its numbers are called. */
 typedef struct kn_settings {
@@ -37,10 +40,12 @@ typedef struct kn_settings {
     double cfg; /* as it was written: recipe.cfg, or that less 1 where guidance is added */
     bool added_guidance;
     kn_shift_choice shift;
+    double strength; /* of recipe.init_image */
     const char *scheduler, *rng;
 } kn_settings;
 
-/* What is not given comes from the defaults (models.toml), then from the variant. The wish' texts must outlive the
+/* What is not given comes from the defaults (models.toml), then from the variant; the size first from the given
+ * pictures, init_image or else the first reference. The wish' texts must outlive the
  * settings. */
 bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
                       const kn_variant *v, kn_settings *ret, kn_error *err);

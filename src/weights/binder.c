@@ -304,23 +304,24 @@ static bool set_scales(kn_binder *b, const kn_entry *e, kn_weight *m) {
     return !quantised->row_scales || b->check_only || m->row_scale;
 }
 
-kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
-    FULL_NAME(name, b->prefix, fmt);
+/* flat: all dimensions but the first are one, whatever they are. */
+static kn_weight matrix(kn_binder *b, const full_name *name, int64_t out, int64_t in, bool flat) {
     const int64_t want[] = { out, in };
     kn_weight none = nothing(want, 2), m = { .rank = 2, .scale = 1 };
-    const kn_entry *e = take(b, &name, ".weight");
+    const kn_entry *e = take(b, name, ".weight");
     for (size_t i = 0; i < KN_QUANT_COMPANIONS; i++) {
-        const kn_entry *companion = kn_weights_find_joined(b->w, name.text, name.len, kn_quant_companions[i]);
+        const kn_entry *companion = kn_weights_find_joined(b->w, name->text, name->len, kn_quant_companions[i]);
         if (companion)
             mark(b, companion);
     }
     if (!e)
         return none;
-    int rank = e->rank;
-    bool convolution = rank == 4 || rank == 5; /* [out, in, (1,) 1, 1] */
+    bool convolution = e->rank == 4 || e->rank == 5; /* [out, in, (1,) 1, 1] */
     for (int i = 2; i < e->rank; i++)
         convolution &= e->dim[i] == 1;
-    if (!fits(b, e, want, 2, e->dim, convolution ? 2 : rank, &m))
+    const uint64_t flattened[] = { e->dim[0], e->dim[0] ? e->elements / e->dim[0] : 0 };
+    flat &= e->rank > 2;
+    if (!fits(b, e, want, 2, flat ? flattened : e->dim, flat || convolution ? 2 : e->rank, &m))
         return none;
     if (m.dim[1] % kn_dtype_of(e->dtype)->block) {
         note(b, &b->wrong, KN_E_UNSUPPORTED, "'%s': its rows [%s] are no whole blocks of %s",
@@ -332,8 +333,18 @@ kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt,
     m.data = e->data;
     m.dtype = e->dtype;
     m.name = e->name;
-    m.bias = bias(b, &name, m.dim[0]);
+    m.bias = bias(b, name, m.dim[0]);
     return m;
+}
+
+kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
+    FULL_NAME(name, b->prefix, fmt);
+    return matrix(b, &name, out, in, false);
+}
+
+kn_weight kn_take_patch_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
+    FULL_NAME(name, b->prefix, fmt);
+    return matrix(b, &name, out, in, true);
 }
 
 /* [out, in, time, kh, kw] -> [out, kh, kw, in] of the last moment. */
@@ -342,8 +353,13 @@ static void turn(const uint8_t *from, uint8_t *to, const int64_t dim[KN_MAX_RANK
     for (size_t o = 0; o < (size_t)dim[0]; o++) {
         for (size_t tap = 0; tap < taps; tap++) {
             const uint8_t *at = from + ((o * in * time + time - 1) * taps + tap) * item;
-            for (size_t i = 0; i < in; i++, at += time * taps * item, to += item)
-                memcpy(to, at, item);
+            size_t step = time * taps * item;
+            if (item == 2) /* a copy of known size is no call */
+                for (size_t i = 0; i < in; i++, at += step, to += 2)
+                    memcpy(to, at, 2);
+            else
+                for (size_t i = 0; i < in; i++, at += step, to += item)
+                    memcpy(to, at, item);
         }
     }
 }

@@ -40,8 +40,9 @@ static const row text[] = {
     { "blk.#.ffn_down.", "model.layers.#.mlp.down_proj." },
 };
 
-/* The kernel over two frames comes as one for each: "patch_embed.proj.weight" and "patch_embed.proj.weight.1". */
+/* The kernel over two frames comes as one for each. */
 static const row vision[] = {
+    { "v.patch_embd.weight.1", "visual.patch_embed.second_proj.weight" },
     { "v.patch_embd.", "visual.patch_embed.proj." },
     { "v.position_embd.", "visual.pos_embed." },
     { "v.blk.#.ln1.", "visual.blocks.#.norm1." },
@@ -93,7 +94,7 @@ static bool matches(const char *pattern, const char *name, unsigned *number, con
             return false;
     }
     *rest = name;
-    return *name != 0;
+    return (*name == 0) == (pattern[-1] != '.'); /* a pattern without a dot at the end is a whole name */
 }
 
 /* Bit n: layer n feeds the deepstack. Which of them it is, not where it stands, is in its own name. */

@@ -370,6 +370,10 @@ static void check_gelu_tanh(const kn_kernels *ref, const kn_kernels *tier) {
     check_map(ref->gelu_tanh, tier->gelu_tanh, 1e-6, 1e-2);
 }
 
+static void check_gelu(const kn_kernels *ref, const kn_kernels *tier) {
+    check_map(ref->gelu, tier->gelu, 1e-6, 1e-30);
+}
+
 static void check_tanh(const kn_kernels *ref, const kn_kernels *tier) {
     check_map(ref->tanh, tier->tanh, 5e-7, 1e-37);
 }
@@ -573,6 +577,7 @@ static const struct {
     { "softmax", check_softmax },
     { "exp", check_exp },
     { "silu", check_silu },
+    { "gelu", check_gelu },
     { "gelu_tanh", check_gelu_tanh },
     { "tanh", check_tanh },
     { "multiply", check_multiply },

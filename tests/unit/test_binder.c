@@ -86,6 +86,25 @@ static void takes_matrices_as_they_are_stored_with_their_bias(void **state) {
     done(&o);
 }
 
+static void flattens_the_patches_of_a_kernel(void **state) {
+    (void)state;
+    static const float values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    maker m;
+    make_begin(&m);
+    make_tensor(&m, "p.weight", "F32", "2, 1, 2, 1, 2", values, sizeof values);
+    make_tensor(&m, "p.bias", "F32", "2", values, 2 * sizeof *values);
+    make_tensor(&m, "q.weight", "F32", "2, 4", values, sizeof values);
+    opened o = open_for(&m, "");
+    kn_weight p = kn_take_patch_matrix(o.b, -1, -1, "p"), q = kn_take_patch_matrix(o.b, 2, 4, "q");
+    assert_true(p.rank == 2 && p.dim[0] == 2 && p.dim[1] == 4 && p.bias[1] == 2);
+    assert_true(q.rank == 2 && q.dim[0] == 2 && q.dim[1] == 4);
+    assert_ptr_equal(p.data, kn_weights_find(o.w, "p.weight")->data);
+    finishes(&o);
+    kn_take_patch_matrix(o.b, 2, 3, "p");
+    fails(&o, KN_E_FORMAT, "'p.weight': expected [2, 3], found [2, 1, 2, 1, 2]");
+    done(&o);
+}
+
 static void takes_vectors_as_float32_with_something_added(void **state) {
     (void)state;
     maker m;
@@ -396,6 +415,7 @@ static void a_prefix_has_a_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_matrices_as_they_are_stored_with_their_bias),
+        cmocka_unit_test(flattens_the_patches_of_a_kernel),
         cmocka_unit_test(takes_vectors_as_float32_with_something_added),
         cmocka_unit_test(takes_tables_in_either_shape),
         cmocka_unit_test(turns_convolutions_so_that_channels_lie_together),

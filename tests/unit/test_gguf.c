@@ -225,7 +225,7 @@ static void vision_towers_get_the_names_of_their_network(void **state) {
     (void)state;
     static const char *const names[][2] = {
         { "v.patch_embd.weight", "visual.patch_embed.proj.weight" },
-        { "v.patch_embd.weight.1", "visual.patch_embed.proj.weight.1" },
+        { "v.patch_embd.weight.1", "visual.patch_embed.second_proj.weight" },
         { "v.patch_embd.bias", "visual.patch_embed.proj.bias" },
         { "v.position_embd.weight", "visual.pos_embed.weight" },
         { "v.blk.26.ln1.bias", "visual.blocks.26.norm1.bias" },

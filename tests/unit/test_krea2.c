@@ -471,8 +471,8 @@ static void files_that_do_not_belong_together_are_refused(void **state) {
         { { .text_encoder = KN_TEST_DATA "/qwen21-e2e/text_encoder.safetensors",
             .tokenizer = KN_TEST_DATA "/qwen21-e2e/tokenizer.json" },
           "text encoder: its width is 96, the diffusion model wants 32; they do not belong together" },
-        { { .vae = KN_TEST_DATA "/z-image/models/z_image_all_in_one_fp8.safetensors" },
-          "the file is a FLUX autoencoder; a Qwen-Image or Wan 2.1 VAE is needed here" },
+        { { .vae = KN_TEST_DATA "/qwen21-vae/weights.safetensors" },
+          "the file is a Qwen-Image 2.1 VAE; a Qwen-Image or Wan 2.1 VAE is needed here" },
         { { .diffusion_model = KN_TEST_DATA "/z-image/models/z_image_turbo_bf16.safetensors" },
           "the file is a Z-Image diffusion model; a Krea 2 diffusion model is needed here" },
     };

@@ -117,6 +117,20 @@ static void embedding_decodes_rows_and_refuses_tokens_outside(void **state) {
     end(&r);
 }
 
+static void embeddings_blend_by_their_shares(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float v[] = { 0.5f, 1, -2, 4, 0, 8 };
+    uint8_t room[32];
+    kn_weight w = stored(v, KN_BF16, DIMS(3, 2), room);
+    const int32_t ids[] = { 0, 2, 1, 1 };
+    const float shares[] = { 0.5f, 0.25f, 1, -0.5f };
+    ASSERT_LIST(&r, kn_embedding_blend(&r, &w, ids, shares, 2, 2), 0, 0.25, 2.5, -1, 2);
+    kn_embedding_blend(&r, &w, (int32_t[]){ 0, 3 }, shares, 1, 2);
+    assert_failed(&r, KN_E_RANGE, "token 3");
+    end(&r);
+}
+
 /* ---- elementwise and norms ---- */
 
 static void activations_have_their_known_values(void **state) {
@@ -125,10 +139,13 @@ static void activations_have_their_known_values(void **state) {
     kn_tensor x = kn_upload(&r, DIMS(5), (float[]){ 0, 1, -2, 30, -100 });
     kn_tensor g = kn_upload(&r, DIMS(4), (float[]){ 0, 1, -2, 30 });
     kn_tensor t = kn_upload(&r, DIMS(5), (float[]){ 0, 0.5f, -1, 40, 1e-4f });
+    kn_tensor e = kn_upload(&r, DIMS(5), (float[]){ 0, 1, -2, 30, -5 });
     kn_silu(&r, x);
+    kn_gelu(&r, e);
     kn_gelu_tanh(&r, g);
     kn_tanh(&r, t);
     ASSERT_LIST(&r, x, 1e-6, 0, 0.7310585786, -0.2384058440, 30, 0);
+    ASSERT_LIST(&r, e, 1e-7, 0, 0.8413447461, -0.0455002639, 30, -1.4332579e-6);
     ASSERT_LIST(&r, g, 1e-6, 0, 0.8411919906, -0.0454023059, 30);
     ASSERT_LIST(&r, t, 1e-6, 0, 0.4621171573, -0.7615941560, 1, 1e-4);
     end(&r);
@@ -221,6 +238,9 @@ static void norms_have_their_known_values(void **state) {
     kn_tensor scale = kn_upload(&r, DIMS(4), (float[]){ 0, 1, 0, -1 });
     kn_tensor shift = kn_upload(&r, DIMS(4), (float[]){ 0, 0, 5, 6 });
     ASSERT_LIST(&r, kn_norm_modulate(&r, y, scale, shift, 0.5f), 1e-6, -1, -1, 5, 6);
+    float scales[] = { 0, 1, 0, -1 }, shifts[] = { 0, 0, 5, 6 };
+    kn_weight sv = vector(scales, 4), tv = vector(shifts, 4);
+    ASSERT_LIST(&r, kn_layer_norm(&r, y, &sv, &tv, 0.5f), 1e-6, -1, -1, 5, 6);
     ASSERT_LIST(&r, kn_norm_modulate(&r, y, (kn_tensor){ 0 }, shift, 0.5f), 1e-6, -1, -0.5, 5, 7.5);
     ASSERT_LIST(&r, kn_norm_modulate(&r, y, scale, (kn_tensor){ 0 }, 0.5f), 1e-6, -1, -1, 0, 0);
     wv.dim[0] = 3;
@@ -580,6 +600,7 @@ int main(void) {
         cmocka_unit_test(linear_is_the_sum_of_products_in_every_format_and_size),
         cmocka_unit_test(linear_names_the_weight_that_does_not_fit),
         cmocka_unit_test(embedding_decodes_rows_and_refuses_tokens_outside),
+        cmocka_unit_test(embeddings_blend_by_their_shares),
         cmocka_unit_test(activations_have_their_known_values),
         cmocka_unit_test(additions_are_in_place),
         cmocka_unit_test(swiglu_takes_the_gate_first),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "golden_model.h"
+#include "image/read.h"
 #include "pipelines/inspect.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
@@ -22,6 +23,8 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         { "text_embeddings", "positive.embeddings" },
         { "negative_text_embeddings", "negative.embeddings" },
         { "sigmas", "sigmas" },
+        { "reference0.latents", "reference0.latents" },
+        { "reference1.latents", "reference1.latents" },
     };
     size_t n = 1;
     for (int i = 0; i < rank; i++)
@@ -61,6 +64,20 @@ static kn_wish wish_of_case(json_t *c, const golden *in, bool turbo) {
     return w;
 }
 
+/* Pictures of a case; the two cases with references have the same. */
+enum { REFERENCES_MAX = 2 };
+
+static int read_references(json_t *c, kn_image pictures[REFERENCES_MAX]) {
+    int count = (int)golden_size(c, "references");
+    assert_true(count <= REFERENCES_MAX);
+    for (int i = 0; i < count; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "qwen21-e2e/edit/reference%d.png", i);
+        pictures[i] = read_png(path);
+    }
+    return count;
+}
+
 /* A case states what it allows where that is more than usual. */
 static double tolerance_of(json_t *c, const char *key, double usual) {
     json_t *value = json_object_get(json_object_get(c, "tolerance"), key);
@@ -81,18 +98,26 @@ static void run_case(const char *folder, const char *profile, const char *precis
     const kn_model_wish model_wish = { .config = CONFIG, .profile = profile, .precision = precision };
     kn_model *m = open_model(&model_wish);
     kn_wish wish = wish_of_case(c, &in, strcmp(profile, "tiny-turbo") == 0);
+    kn_image references[REFERENCES_MAX] = { 0 };
+    wish.reference_count = read_references(c, references);
+    wish.references = references;
+    if (wish.reference_count)
+        wish.reference_resolution = (kn_optional){ true, golden_number(c, "reference_resolution") };
     double rest = tolerance_of(c, "rel_l2", 1e-4), embeddings = tolerance_of(c, "rel_l2_embeddings", rest);
     struct comparison comparison = { .want = &want, .embeddings = embeddings, .rest = rest };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
     kn_image got = draw(m, &wish, &hooks, NULL);
     if (exact)
-        assert_true(comparison.compared >= 3 + (int)json_integer_value(json_object_get(c, "steps")));
+        assert_true(comparison.compared >=
+                    3 + wish.reference_count + (int)json_integer_value(json_object_get(c, "steps")));
     snprintf(path, sizeof path, "qwen21-e2e/%s/image.png", folder);
     kn_image png = read_png(path);
     int most = rest > 1e-4 ? (int)tolerance_of(c, "png_max_abs", 1) : 1;
     compare_pictures(&got, &png, exact ? most : 255, 40);
     kn_image_free(&got);
     kn_image_free(&png);
+    for (int i = 0; i < wish.reference_count; i++)
+        kn_image_free(&references[i]);
     kn_model_close(m);
     golden_close(&in);
     golden_close(&want);
@@ -106,6 +131,8 @@ static void pictures_equal_the_reference_pipeline(void **state) {
         run_case("t2i", "tiny", precisions[i]);
         run_case("t2i-cfg", "tiny", precisions[i]);
         run_case("turbo", "tiny-turbo", precisions[i]);
+        run_case("edit", "tiny", precisions[i]);
+        run_case("turbo-edit", "tiny-turbo", precisions[i]);
         run_case("t2i-gguf", "tiny-gguf", precisions[i]);
         run_case("t2i-int8", "tiny-int8", precisions[i]);
     }
@@ -163,6 +190,133 @@ static void a_kept_model_draws_the_same_again(void **state) {
     kn_model_close(m);
 }
 
+static kn_image grey_picture(uint32_t width, uint32_t height) {
+    kn_image p = { 0 };
+    kn_error err = { 0 };
+    assert_true(kn_image_new(width, height, 4, &p, &err));
+    memset(p.pixels, 128, (size_t)width * height * 4);
+    return p;
+}
+
+static bool make(const kn_model *m, const kn_wish *wish, kn_settings *ret, kn_error *err) {
+    const kn_model_choice *c = &m->choice;
+    return kn_settings_make(wish, &c->defaults, c->architecture, c->variant, ret, err);
+}
+
+static void the_size_is_that_of_the_given_picture(void **state) {
+    (void)state;
+    const kn_model_wish model_wish = { .config = CONFIG };
+    kn_model *m = open_model(&model_wish);
+    kn_image picture = grey_picture(203, 100);
+    kn_settings s;
+    kn_error err = { 0 };
+    kn_wish wish = { .prompt = "x", .references = &picture, .reference_count = 1 };
+    assert_true(make(m, &wish, &s, &err)); /* as the model sees it: about 1024 x 1024 */
+    assert_int_equal(s.recipe.width, 1472);
+    assert_int_equal(s.recipe.height, 704);
+    wish.width = wish.height = (kn_optional){ true, 64 };
+    assert_true(make(m, &wish, &s, &err));
+    assert_int_equal(s.recipe.width, 64);
+    wish = (kn_wish){ .prompt = "x", .init_image = &picture };
+    assert_true(make(m, &wish, &s, &err)); /* its own */
+    assert_int_equal(s.recipe.width, 192);
+    assert_int_equal(s.recipe.height, 96);
+    kn_image_free(&picture);
+    kn_model_close(m);
+}
+
+static void strength_runs_the_last_steps_and_all_of_it_ignores_the_picture(void **state) {
+    (void)state;
+    const kn_model_wish model_wish = { .config = CONFIG };
+    kn_model *m = open_model(&model_wish);
+    kn_image picture = grey_picture(64, 64);
+    kn_wish wish = { .prompt = "x",
+                     .seed = 3,
+                     .seed_given = true,
+                     .steps = { true, 4 },
+                     .width = { true, 64 },
+                     .height = { true, 64 } };
+    kn_settings whole, part;
+    kn_error err = { 0 };
+    const kn_hooks hooks = { 0 };
+    assert_true(make(m, &wish, &whole, &err));
+    kn_image plain = draw(m, &wish, &hooks, NULL);
+    wish.init_image = &picture;
+    wish.strength = (kn_optional){ true, 0.5 };
+    assert_true(make(m, &wish, &part, &err));
+    assert_int_equal(part.recipe.sigmas.steps, 2);
+    assert_memory_equal(part.recipe.sigmas.at, whole.recipe.sigmas.at + 2, 3 * sizeof(float));
+    kn_image half = draw(m, &wish, &hooks, NULL);
+    assert_memory_not_equal(half.pixels, plain.pixels, (size_t)64 * 64 * 4);
+    wish.strength.value = 1;
+    kn_image all = draw(m, &wish, &hooks, NULL);
+    assert_memory_equal(all.pixels, plain.pixels, (size_t)64 * 64 * 4);
+    kn_image_free(&plain);
+    kn_image_free(&half);
+    kn_image_free(&all);
+    kn_image_free(&picture);
+    kn_model_close(m);
+}
+
+static void a_vision_encoder_may_have_a_file_of_its_own(void **state) {
+    (void)state;
+    static const char *const files[] = { NULL, KN_TEST_DATA "/qwen21-e2e/text_encoder.safetensors" };
+    kn_image picture = grey_picture(64, 32), drawn[2];
+    const kn_wish wish = { .prompt = "x",
+                           .seed = 3,
+                           .seed_given = true,
+                           .steps = { true, 2 },
+                           .references = &picture,
+                           .reference_count = 1,
+                           .reference_resolution = { true, 0 } };
+    const kn_hooks hooks = { 0 };
+    for (size_t i = 0; i < 2; i++) {
+        const kn_model_wish model_wish = { .config = CONFIG, .vision = files[i] };
+        kn_model *m = open_model(&model_wish);
+        drawn[i] = draw(m, &wish, &hooks, NULL);
+        kn_model_close(m);
+    }
+    assert_int_equal(drawn[0].width, 64);
+    assert_int_equal(drawn[0].height, 32);
+    assert_memory_equal(drawn[0].pixels, drawn[1].pixels, (size_t)64 * 32 * 4);
+    kn_image_free(&picture);
+    kn_image_free(&drawn[0]);
+    kn_image_free(&drawn[1]);
+}
+
+/* Text alone still works: what is missing is told when a picture comes. */
+static void a_model_that_cannot_see_says_why(void **state) {
+    (void)state;
+    static const struct {
+        kn_model_wish wish;
+        const char *says;
+    } rows[] = {
+        { { .profile = "demo" }, "its text encoder's file has no vision encoder in it; give one by --vision" },
+        { { .config = CONFIG, .text_encoder = KN_TEST_DATA "/qwen3-vl/weights.safetensors" },
+          "a config.json beside the file must tell its heads and deepstack layers" },
+    };
+    kn_image picture = grey_picture(64, 32);
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_model *m = open_model(&rows[i].wish);
+        kn_wish wish = { .prompt = "x", .width = { true, 32 }, .height = { true, 32 } };
+        const kn_hooks hooks = { 0 };
+        kn_image drawn = draw(m, &wish, &hooks, NULL), none = { 0 };
+        kn_image_free(&drawn);
+        wish.references = &picture;
+        wish.reference_count = 1;
+        kn_settings s;
+        kn_draw_report report;
+        kn_error err = { 0 };
+        assert_true(make(m, &wish, &s, &err));
+        assert_false(m->pipeline->generate(m->pipeline, &s.recipe, &hooks, &none, &report, &err));
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("'%s' does not say '%s'", err.text, rows[i].says);
+        assert_int_equal(kn_exit_code(err.code), 2);
+        kn_model_close(m);
+    }
+    kn_image_free(&picture);
+}
+
 static bool stop_after_first_step(void *ctx, const char *phase, int step, int steps) {
     (void)steps;
     int *calls = ctx;
@@ -192,10 +346,21 @@ static void a_refusing_progress_call_stops_within_one_step(void **state) {
 
 static void refusals_say_what_is_wrong(void **state) {
     (void)state;
+    static const kn_image speck = { .width = 1, .height = 1 }, strip = { .width = 20, .height = 1001 },
+                          fine = { .width = 64, .height = 64 };
     static const struct {
         kn_wish wish;
         const char *text;
     } rows[] = {
+        { { .prompt = "a", .references = &speck, .reference_count = 1 },
+          "reference 1 is 1x1 pixels large; a side needs at least 16" },
+        { { .prompt = "a", .references = &strip, .reference_count = 1 },
+          "reference 1 is 20x1001 pixels large; one side may be at most 50 times the other" },
+        { { .prompt = "a", .references = &fine, .reference_count = 11 },
+          "11 reference pictures; Qwen-Image 2.1 takes at most 10" },
+        { { .prompt = "a", .strength = { true, 0.5 } }, "a strength of 0.5 needs a picture to start from" },
+        { { .prompt = "a", .init_image = &fine, .strength = { true, 0 } }, "a strength of 0 leaves no step to do" },
+        { { .prompt = "a", .init_image = &fine, .strength = { true, 2 } }, "strength 2 is not between 0 and 1" },
         { { .prompt = "" }, "the prompt is empty" },
         { { .prompt = "a\xff" }, "prompt: byte 2 (0xff) is not UTF-8" },
         { { .prompt = "a", .width = { true, 500 } }, "width 500 is not a multiple of 16; the nearest allowed is 496" },
@@ -303,6 +468,10 @@ int main(void) {
         cmocka_unit_test(pictures_equal_the_reference_pipeline),
         cmocka_unit_test(exact_pixels_are_the_same_for_any_number_of_threads),
         cmocka_unit_test(a_kept_model_draws_the_same_again),
+        cmocka_unit_test(the_size_is_that_of_the_given_picture),
+        cmocka_unit_test(strength_runs_the_last_steps_and_all_of_it_ignores_the_picture),
+        cmocka_unit_test(a_vision_encoder_may_have_a_file_of_its_own),
+        cmocka_unit_test(a_model_that_cannot_see_says_why),
         cmocka_unit_test(a_refusing_progress_call_stops_within_one_step),
         cmocka_unit_test(refusals_say_what_is_wrong),
         cmocka_unit_test(turbo_says_why_its_steps_are_fixed),

@@ -322,7 +322,7 @@ static void a_prompt_is_cut_at_512_tokens_and_the_rest_is_counted(void **state) 
     kn_model_close(m);
 }
 
-static void strength_runs_from_the_picture_to_none_of_it(void **state) {
+static void a_strength_of_one_leaves_nothing_of_the_picture(void **state) {
     (void)state;
     kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG, .precision = "exact", .residency = "cached" });
     const kn_hooks hooks = { 0 };
@@ -335,46 +335,15 @@ static void strength_runs_from_the_picture_to_none_of_it(void **state) {
     kn_image all_new = draw(m, &wish, &hooks, NULL);
     assert_memory_equal(all_new.pixels, from_text.pixels, n);
     wish.strength.value = 0;
-    kn_image kept = draw(m, &wish, &hooks, NULL);
-    wish.seed = 8;
-    kn_image kept_again = draw(m, &wish, &hooks, NULL);
-    assert_memory_equal(kept.pixels, kept_again.pixels, n); /* no noise has a part in it */
-    kn_image *all[] = { &start, &from_text, &all_new, &kept, &kept_again };
+    kn_settings settings;
+    kn_error err = { 0 };
+    const kn_model_choice *c = &m->choice;
+    assert_false(kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &settings, &err));
+    assert_non_null(strstr(err.text, "a strength of 0 leaves no step to do"));
+    kn_image *all[] = { &start, &from_text, &all_new };
     for (size_t i = 0; i < KN_COUNT(all); i++)
         kn_image_free(all[i]);
     kn_model_close(m);
-}
-
-static void refusals_of_pictures_to_start_from_say_why(void **state) {
-    (void)state;
-    uint8_t pixels[3 * 16 * 32] = { 0 };
-    const kn_image start = { .width = 16, .height = 32, .channels = 3, .pixels = pixels };
-    const kn_optional w = { true, 16 }, h = { true, 32 };
-    const struct {
-        const char *config;
-        kn_wish wish;
-        const char *text;
-    } rows[] = {
-        { CONFIG, { .strength = { true, 0.5 } }, "strength needs a picture to start from" },
-        { CONFIG, { .init_image = &start }, "has 16x32 pixels, 1024x1024 are needed" },
-        { CONFIG,
-          { .init_image = &start, .width = w, .height = h, .strength = { true, 1.5 } },
-          "1.5 is outside 0 to 1" },
-        { KN_TEST_DATA "/qwen21-e2e/models.toml",
-          { .init_image = &start, .width = w, .height = h },
-          "Qwen-Image 2.1 cannot start from a picture" },
-    };
-    for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        kn_model *m = open_model(&(kn_model_wish){ .config = rows[i].config });
-        kn_wish wish = rows[i].wish;
-        wish.prompt = "a";
-        kn_settings s;
-        kn_error err = { 0 };
-        assert_false(kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, &s, &err));
-        if (!strstr(err.text, rows[i].text))
-            fail_msg("'%s' does not say '%s'", err.text, rows[i].text);
-        kn_model_close(m);
-    }
 }
 
 /* Files. */
@@ -444,6 +413,15 @@ static void files_of_other_models_and_unknown_keys_are_refused(void **state) {
     }
 }
 
+static void a_vision_encoder_has_no_place(void **state) {
+    (void)state;
+    const kn_model_wish wish = { .config = CONFIG, .vision = "/nonexistent" };
+    kn_model *m = NULL;
+    kn_error err = { 0 };
+    assert_false(kn_model_open(&wish, &m, &err));
+    assert_string_equal(err.text, "Z-Image has no vision encoder; leave vision out");
+}
+
 /* Lumina 2 has the names of Z-Image and other rules; the width of its text tells. */
 static void lumina_is_told_from_its_text_width(void **state) {
     (void)state;
@@ -503,10 +481,10 @@ int main(void) {
         cmocka_unit_test(the_old_form_of_models_toml_draws_with_turbo),
         cmocka_unit_test(variants_have_the_published_defaults),
         cmocka_unit_test(a_prompt_is_cut_at_512_tokens_and_the_rest_is_counted),
-        cmocka_unit_test(strength_runs_from_the_picture_to_none_of_it),
-        cmocka_unit_test(refusals_of_pictures_to_start_from_say_why),
+        cmocka_unit_test(a_strength_of_one_leaves_nothing_of_the_picture),
         cmocka_unit_test(files_of_full_size_are_accounted_for_by_their_header),
         cmocka_unit_test(files_of_other_models_and_unknown_keys_are_refused),
+        cmocka_unit_test(a_vision_encoder_has_no_place),
         cmocka_unit_test(lumina_is_told_from_its_text_width),
         cmocka_unit_test(a_part_of_a_file_of_everything_is_inspected_by_itself),
     };

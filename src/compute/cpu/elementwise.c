@@ -23,8 +23,12 @@ void kn_silu(kn_run *r, kn_tensor x) {
     apply(r, "silu", x, r->device->kernels.silu);
 }
 
+void kn_gelu(kn_run *r, kn_tensor x) {
+    apply(r, "gelu", x, r->device->kernels.gelu);
+}
+
 void kn_gelu_tanh(kn_run *r, kn_tensor x) {
-    apply(r, "gelu", x, r->device->kernels.gelu_tanh);
+    apply(r, "gelu_tanh", x, r->device->kernels.gelu_tanh);
 }
 
 void kn_tanh(kn_run *r, kn_tensor x) {

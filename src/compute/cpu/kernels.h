@@ -52,6 +52,7 @@ typedef struct kn_kernels {
 
     /* elementwise over n */
     void (*silu)(float *x, size_t n);
+    void (*gelu)(float *x, size_t n);
     void (*gelu_tanh)(float *x, size_t n);
     void (*tanh)(float *x, size_t n);
     void (*multiply)(float *x, float by, size_t n);

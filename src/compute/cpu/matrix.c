@@ -200,24 +200,43 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     return kn_go_on(r) ? y : kn_none;
 }
 
+/* Row `id` of the table, times a share, to [width] floats. */
+static void decode_row(kn_run *r, const kn_weight *table, int32_t id, float share, float *to) {
+    const kn_kernels *kernels = &r->device->kernels;
+    size_t width = (size_t)table->dim[1], row_bytes = kn_dtype_bytes(table->dtype, width);
+    if (id < 0 || id >= table->dim[0]) {
+        kn_run_fail(r, KN_E_RANGE, "'%s': token %d is outside a table of %lld rows", kn_weight_name(table), id,
+                    (long long)table->dim[0]);
+        return;
+    }
+    kernels->decode[table->dtype]((const uint8_t *)table->data + (size_t)id * row_bytes, width,
+                                  scale_of(table, id) * share, to);
+    if (table->turned_group)
+        kernels->turn_groups(to, width, (size_t)table->turned_group);
+}
+
 kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n) {
     if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
         return kn_none;
-    const kn_kernels *kernels = &r->device->kernels;
+    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, table->dim[1] });
+    for (int64_t i = 0; i < n && kn_go_on(r); i++)
+        decode_row(r, table, ids[i], 1, kn_data(y) + i * table->dim[1]);
+    return kn_go_on(r) ? y : kn_none;
+}
+
+kn_tensor kn_embedding_blend(kn_run *r, const kn_weight *table, const int32_t *ids, const float *shares, int64_t n,
+                             int taps) {
+    if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
+        return kn_none;
     int64_t width = table->dim[1];
-    size_t row_bytes = kn_dtype_bytes(table->dtype, (size_t)width);
-    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, width });
-    for (int64_t i = 0; i < n && kn_go_on(r); i++) {
-        if (ids[i] < 0 || ids[i] >= table->dim[0]) {
-            kn_run_fail(r, KN_E_RANGE, "'%s': token %d is outside a table of %lld rows", kn_weight_name(table), ids[i],
-                        (long long)table->dim[0]);
-            break;
-        }
-        float *row = kn_data(y) + i * width;
-        kernels->decode[table->dtype]((const uint8_t *)table->data + (size_t)ids[i] * row_bytes, (size_t)width,
-                                      scale_of(table, ids[i]), row);
-        if (table->turned_group)
-            kernels->turn_groups(row, (size_t)width, (size_t)table->turned_group);
+    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, width }), part = kn_new(r, 1, &width);
+    for (int64_t i = 0; i < n * taps && kn_go_on(r); i++) {
+        float *sum = kn_data(y) + i / taps * width;
+        bool first = i % taps == 0;
+        decode_row(r, table, ids[i], shares[i], first ? sum : kn_data(part));
+        if (!first)
+            r->device->kernels.add(sum, kn_data(part), (size_t)width);
     }
+    kn_drop(r, part);
     return kn_go_on(r) ? y : kn_none;
 }

@@ -191,6 +191,16 @@ kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_wei
     return done ? y : kn_none;
 }
 
+kn_tensor kn_layer_norm(kn_run *r, kn_tensor x, const kn_weight *scale, const kn_weight *shift, float eps) {
+    if (!kn_op_starts(r, "layer_norm", x, 1))
+        return kn_none;
+    int64_t width = kn_last_dim(x);
+    struct norm s = { .scale = kn_vector(r, scale, width, "layer_norm"),
+                      .shift = kn_vector(r, shift, width, "layer_norm"),
+                      .eps = eps };
+    return s.scale && s.shift ? norm(r, x, s, modulate_range) : kn_none;
+}
+
 struct rope {
     const kn_kernels *kernels;
     float *x;

@@ -92,6 +92,12 @@ static void silu(float *x, size_t n) {
         x[i] = silu_of(x[i]);
 }
 
+/* x/2 * (1 + erf(x / sqrt(2))), without the cancellation for negative x */
+static void gelu(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(0.5 * x[i] * erfc(-M_SQRT1_2 * x[i]));
+}
+
 /* x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), without the cancellation for negative x */
 static void gelu_tanh(float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -249,6 +255,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .dots = dots,
         .softmax = softmax,
         .silu = silu,
+        .gelu = gelu,
         .gelu_tanh = gelu_tanh,
         .tanh = tanh_all,
         .multiply = multiply,

@@ -1,0 +1,135 @@
+#include "image/jpeg.h"
+
+#include <stdio.h> /* before jpeglib.h, which uses FILE without asking for it */
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+#include <setjmp.h>
+#include <string.h>
+
+#include "image/exif.h"
+
+/* Each scan of a progressive file goes over the whole picture, and can be a few bytes long. Encoders write about ten.
+ */
+enum { SCANS_MAX = 100 };
+
+/* One file being read. What is made on the way hangs here, so that a jump out of libjpeg loses nothing. */
+struct session {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf leave;
+    kn_error failure;
+    const uint8_t *data;
+    size_t len;
+    const kn_image_limits *limits;
+    kn_image image;
+    int orientation;
+};
+
+static KN_NORETURN void leave(struct session *s) {
+    longjmp(s->leave, 1);
+}
+
+static KN_NORETURN void on_error(j_common_ptr jpeg) {
+    struct session *s = jpeg->client_data;
+    char text[JMSG_LENGTH_MAX];
+    jpeg->err->format_message(jpeg, text);
+    switch (jpeg->err->msg_code) {
+    case JERR_OUT_OF_MEMORY: kn_fail(&s->failure, KN_E_NOMEM, "out of memory for reading a JPEG file"); break;
+    case JERR_ARITH_NOTIMPL:
+    case JERR_BAD_PRECISION:
+    case JERR_CONVERSION_NOTIMPL:
+    case JERR_SOF_UNSUPPORTED:
+        kn_fail(&s->failure, KN_E_UNSUPPORTED, "is a JPEG file of a rare kind that is not supported: %s", text);
+        break;
+    case JWRN_JPEG_EOF: kn_fail(&s->failure, KN_E_TRUNCATED, "ends too early"); break;
+    default: kn_fail(&s->failure, KN_E_FORMAT, "is a damaged JPEG file: %s", text);
+    }
+    leave(s);
+}
+
+/* libjpeg goes on with grey or guessed pixels where data is missing or wrong; such a picture is refused. What does not
+ * touch the pixels is passed over. */
+static void on_message(j_common_ptr jpeg, int level) {
+    if (level >= 0)
+        return;
+    switch (jpeg->err->msg_code) {
+    case JWRN_ADOBE_XFORM:
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_TOO_MUCH_DATA: return;
+    default: on_error(jpeg);
+    }
+}
+
+static void on_progress(j_common_ptr jpeg) {
+    struct session *s = jpeg->client_data;
+    if (s->jpeg.input_scan_number <= SCANS_MAX)
+        return;
+    kn_fail(&s->failure, KN_E_RANGE, "goes over its pixels more than the allowed %d times", SCANS_MAX);
+    leave(s);
+}
+
+static void find_orientation(struct session *s) {
+    static const char mark[] = "Exif";
+    s->orientation = KN_EXIF_UPRIGHT;
+    for (jpeg_saved_marker_ptr m = s->jpeg.marker_list; m; m = m->next) {
+        if (m->data_length < sizeof mark || memcmp(m->data, mark, sizeof mark) != 0)
+            continue; /* the same kind of marker also carries XMP */
+        s->orientation = kn_exif_orientation(m->data, m->data_length);
+        return;
+    }
+}
+
+static void read_file(struct session *s) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    jpeg_create_decompress(jpeg);
+    s->progress.progress_monitor = on_progress;
+    jpeg->progress = &s->progress;
+    jpeg_mem_src(jpeg, s->data, s->len);
+    jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_read_header(jpeg, TRUE);
+    find_orientation(s);
+    if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK) {
+        kn_fail(&s->failure, KN_E_UNSUPPORTED, "is a JPEG file in printing colours (CMYK); save it as RGB");
+        leave(s);
+    }
+    if (!kn_image_check_size(jpeg->image_width, jpeg->image_height, s->limits, &s->failure) ||
+        !kn_image_new(jpeg->image_width, jpeg->image_height, 4, &s->image, &s->failure))
+        leave(s);
+    jpeg->out_color_space = JCS_EXT_RGBA;
+    jpeg_start_decompress(jpeg);
+    size_t row_bytes = (size_t)s->image.width * 4;
+    while (jpeg->output_scanline < jpeg->output_height) {
+        JSAMPROW row = s->image.pixels + jpeg->output_scanline * row_bytes;
+        jpeg_read_scanlines(jpeg, &row, 1);
+    }
+}
+
+/* libjpeg leaves by longjmp; this is where it lands. */
+static bool guarded(struct session *s) {
+    if (setjmp(s->leave))
+        return false;
+    read_file(s);
+    return true;
+}
+
+bool kn_jpeg_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, int *ret_orientation,
+                  kn_error *err) {
+    struct session s = { .data = data, .len = len, .limits = limits };
+    s.jpeg.err = jpeg_std_error(&s.errors);
+    s.errors.error_exit = on_error;
+    s.errors.emit_message = on_message;
+    s.jpeg.client_data = &s;
+    bool ok = guarded(&s);
+    jpeg_destroy_decompress(&s.jpeg);
+    if (!ok) {
+        kn_image_free(&s.image);
+        return kn_fail(err, s.failure.code, "%s", s.failure.text);
+    }
+    *ret = s.image;
+    *ret_orientation = s.orientation;
+    return true;
+}

@@ -1,0 +1,13 @@
+/* Changes of pixels that keep the size: turning upright, and taking transparency away. */
+#ifndef KN_IMAGE_TRANSFORM_H
+#define KN_IMAGE_TRANSFORM_H
+
+#include "image/image.h"
+
+/* Turns and mirrors in place as an EXIF orientation (1 … 8) says; 5 … 8 swap the sides. */
+bool kn_image_orient(kn_image *image, int orientation, kn_error *err);
+
+/* RGBA on white -> RGB, rounded as PIL's paste. */
+bool kn_image_over_white(const kn_image *rgba, kn_image *ret, kn_error *err);
+
+#endif
