@@ -409,6 +409,9 @@ static void control_tokens_of_a_prompt_are_text(void **state) {
     struct seen odd = look(m, &wish, NULL);
     assert_int_equal(odd.tokens - odd.rows, plain.tokens - plain.rows);
     assert_true(odd.rows > 5 + 10);
+    wish.prompt = "\n\n a red boat"; /* nor does it move where the user's text begins */
+    struct seen lines = look(m, &wish, NULL);
+    assert_int_equal(lines.tokens - lines.rows, plain.tokens - plain.rows);
     kn_model_close(m);
 }
 
