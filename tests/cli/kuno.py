@@ -7,6 +7,7 @@ memory. KUNO names the program, KUNO_SANITIZE what it was built to watch ("none"
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -56,6 +57,11 @@ def everything_in(folder):
     return sorted(str(path.relative_to(folder)) for path in pathlib.Path(folder).rglob("*"))
 
 
+def hear_all_signals():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Case(unittest.TestCase):
     longMessage = True
     maxDiff = 2000
@@ -71,6 +77,7 @@ class Case(unittest.TestCase):
     def start(self, *args, before=(), env=None, **popen):
         """The program in the background; `before` is a command line that is to run it."""
         popen.setdefault("stdin", subprocess.DEVNULL)
+        popen.setdefault("preexec_fn", hear_all_signals)  # whatever the tests themselves were started with
         return subprocess.Popen([*before, PROGRAM, *args], cwd=self.folder,
                                 env=environment(self.home, **(env or {})), **popen)
 

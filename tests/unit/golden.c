@@ -98,13 +98,17 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
 
 static const double USUAL = 1e-4; /* relative L2 that the fixtures allow */
 
-void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance) {
+double golden_distance(const float *want, const float *got, size_t n) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
         difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += (double)want[i] * want[i];
     }
-    double relative = size > 0 ? sqrt(difference / size) : sqrt(difference);
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance) {
+    double relative = golden_distance(want, got, n);
     print_message("    %-32s relative L2 %.2e\n", name, relative);
     if (!(relative <= tolerance))
         fail_msg("%s: relative L2 %.3e, %g is allowed", name, relative, tolerance);

@@ -43,8 +43,12 @@ const float *golden_floats(const golden *g, const char *name, size_t *count); /*
 const double *golden_doubles(const golden *g, const char *name, size_t *count);
 const int32_t *golden_ints(const golden *g, const char *name, size_t *count);
 
-/* ||got - want|| / ||want||; fails the test above 1e-4 or when the counts differ, naming the array. */
+/* ||got - want|| / ||want|| */
+double golden_distance(const float *want, const float *got, size_t n);
+
+/* Fails the test above the tolerance, naming the array. */
 void compare_values(const char *name, const float *got, const float *want, size_t n, double tolerance);
+/* Fails the test above 1e-4 or when the counts differ. */
 void golden_compare(const golden *g, const char *name, const float *got, size_t count);
 void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance);
 

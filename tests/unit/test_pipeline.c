@@ -9,6 +9,7 @@
 #include "pipelines/inspect.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
+#define DEMO   "../../models/demo" /* from the golden files */
 
 /* Compares what a pipeline dumps with the golden file, under the names that file has. */
 struct comparison {
@@ -136,6 +137,99 @@ static void pictures_equal_the_reference_pipeline(void **state) {
         run_case("t2i-gguf", "tiny-gguf", precisions[i]);
         run_case("t2i-int8", "tiny-int8", precisions[i]);
     }
+}
+
+/* The built-in model: recorded with the start noise that PyTorch draws from the seed. */
+static void compare_demo_dump(void *ctx, const char *name, int rank, const int64_t *dim, const float *values) {
+    struct comparison *c = ctx;
+    static const char *const names[][2] = {
+        { "text_embeddings", "prompt_embeds" },
+        { "noise", "noise" },
+        { "sigmas", "sigmas" },
+        { "latents_final", "final_latents" },
+    };
+    size_t n = 1, count = 0;
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)dim[i];
+    int step = 0;
+    if (strcmp(name, "tokens") == 0) {
+        const int32_t *ids = golden_ints(c->want, "input_ids", &count);
+        assert_int_equal(n, count);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal((int32_t)values[i], ids[i]);
+        c->compared++;
+    } else if (sscanf(name, "latents_%d", &step) == 1) {
+        const float *all = golden_floats(c->want, "latents", &count);
+        assert_true((size_t)(step + 1) * n <= count);
+        assert_true(golden_distance(all + (size_t)step * n, values, n) <= 1e-4);
+        c->compared++;
+    } else if (strcmp(name, "image") == 0) {
+        const float *pixels = golden_floats(c->want, "pixels", &count); /* recorded in 0 … 1 */
+        float *halved = malloc(n * sizeof *halved);
+        assert_int_equal(n, count);
+        for (size_t i = 0; i < n; i++)
+            halved[i] = values[i] / 2 + 0.5f;
+        assert_true(golden_distance(pixels, halved, n) <= 1e-4);
+        free(halved);
+        c->compared++;
+    }
+    for (size_t i = 0; i < KN_COUNT(names); i++) {
+        if (strcmp(name, names[i][0]) != 0)
+            continue;
+        golden_compare(c->want, names[i][1], values, n);
+        c->compared++;
+    }
+}
+
+static void run_demo_case(json_t *row, const char *precision) {
+    bool exact = strcmp(precision, "exact") == 0, guided = json_number_value(json_object_get(row, "cfg")) > 1;
+    const char *name = json_string_value(json_object_get(row, "name"));
+    char path[256];
+    print_message("  %s, %s\n", name, precision);
+    snprintf(path, sizeof path, DEMO "/golden/%s.safetensors", name);
+    golden want = golden_open(path);
+    const kn_model_wish model_wish = { .config = KN_TEST_DATA "/demo.toml",
+                                       .profile = guided ? "demo-free" : "demo-turbo",
+                                       .precision = precision };
+    kn_model *m = open_model(&model_wish);
+    kn_wish wish = {
+        .prompt = json_string_value(json_object_get(row, "prompt")),
+        .negative_prompt = json_string_value(json_object_get(row, "negative")),
+        .width = { true, 128 },
+        .height = { true, 128 },
+        .seed = (uint64_t)json_integer_value(json_object_get(row, "torch_seed")),
+        .seed_given = true,
+    };
+    if (guided) {
+        wish.cfg = (kn_optional){ true, json_number_value(json_object_get(row, "cfg")) };
+        wish.sigmas = golden_floats(&want, "sigmas", &wish.sigma_count);
+    }
+    struct comparison comparison = { .want = &want };
+    const kn_hooks hooks = { .dump = exact ? compare_demo_dump : NULL, .dump_ctx = &comparison };
+    kn_image got = draw(m, &wish, &hooks, NULL);
+    if (exact)
+        assert_int_equal(comparison.compared, 6 + 8);
+    snprintf(path, sizeof path, DEMO "/golden/%s.png", name);
+    kn_image png = read_png(path);
+    compare_pictures(&got, &png, exact ? 1 : 255, 40);
+    kn_image_free(&got);
+    kn_image_free(&png);
+    kn_model_close(m);
+    golden_close(&want);
+}
+
+static void the_built_in_model_draws_what_the_references_drew(void **state) {
+    (void)state;
+    json_error_t e;
+    json_t *rows = json_load_file(KN_TEST_DATA "/" DEMO "/golden/index.json", 0, &e), *row = NULL;
+    size_t i;
+    assert_non_null(rows);
+    json_array_foreach(rows, i, row) {
+        run_demo_case(row, "exact");
+        run_demo_case(row, "fast");
+    }
+    assert_true(i >= 3);
+    json_decref(rows);
 }
 
 static void exact_pixels_are_the_same_for_any_number_of_threads(void **state) {
@@ -466,6 +560,7 @@ static void files_in_the_wrong_slot_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_equal_the_reference_pipeline),
+        cmocka_unit_test(the_built_in_model_draws_what_the_references_drew),
         cmocka_unit_test(exact_pixels_are_the_same_for_any_number_of_threads),
         cmocka_unit_test(a_kept_model_draws_the_same_again),
         cmocka_unit_test(the_size_is_that_of_the_given_picture),
