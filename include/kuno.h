@@ -84,10 +84,10 @@ typedef int kuno_progress_fn(void *context, const kuno_progress *progress);
 
 typedef struct kuno_request {
     const char *prompt;          /* UTF-8, not empty for most models' taste, but allowed to be */
-    const char *negative_prompt; /* used when cfg is above 1; NULL: none */
+    const char *negative_prompt; /* used when there is guidance; NULL: none */
     int width, height;           /* pixels, multiples of 16; 0: the model's default */
     int steps;                   /* 0: the model's default */
-    double cfg;                  /* guidance, 1 = off; negative: the model's default */
+    double cfg;                  /* guidance, 1 = off, for Krea 2 0 = off; negative: the model's default */
     uint64_t seed;               /* of the noise, used when random_seed is 0 */
     int random_seed;             /* 1: choose a seed; kuno_image tells which */
     const char *sampler;         /* NULL: the model's default, "euler" for most */

@@ -18,7 +18,7 @@ typedef struct kn_generate_options {
 
     kn_given_size size;
     kn_given_integer steps, count;
-    kn_given_real cfg;
+    kn_given_real cfg, flow_shift, mu, shift_y1, shift_y2;
     kn_given_seed seed;
     const char *sampler, *scheduler, *rng, *init_noise;
     kn_given_reals sigmas;

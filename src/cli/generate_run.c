@@ -152,6 +152,10 @@ static bool make_settings(struct work *w, kn_error *err) {
         .height = optional(o->size.set, o->size.height),
         .steps = optional(o->steps.set, (double)o->steps.value),
         .cfg = optional(o->cfg.set, o->cfg.value),
+        .shift = { .flow_shift = optional(o->flow_shift.set, o->flow_shift.value),
+                   .mu = optional(o->mu.set, o->mu.value),
+                   .y1 = optional(o->shift_y1.set, o->shift_y1.value),
+                   .y2 = optional(o->shift_y2.set, o->shift_y2.value) },
         .seed = o->seed.value,
         .seed_given = o->seed.set && !o->seed.random,
         .sampler = o->sampler,
@@ -266,15 +270,15 @@ static bool print_json(struct work *w, kn_error *err) {
     const kn_recipe *r = &w->settings.recipe;
     const kn_model *m = w->model;
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:s, s:s, s:s, s:I, s:i, s:i, s:O, s:o, s:f}", "model",
-        m->choice.profile->name, "architecture", m->choice.architecture->name, "variant", m->choice.variant->name,
-        "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device), "threads",
-        (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width", r->width,
-        "height", r->height, "steps", (json_int_t)r->sigmas.steps, "cfg", r->cfg, "sampler", r->sampler->name.name,
-        "scheduler", w->settings.scheduler, "rng", w->settings.rng, "prompt_tokens",
-        (json_int_t)w->report.prompt_tokens, "dropped_tokens", w->report.dropped_tokens, "dropped_negative_tokens",
-        w->report.dropped_negative_tokens, "images", w->images, "stages", stages(&w->report), "seconds",
-        kn_now() - w->start);
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:f, s:s, s:s, s:s, s:I, s:i, s:i, s:O, s:o, s:f}",
+        "model", m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
+        m->choice.variant->name, "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device),
+        "threads", (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width",
+        r->width, "height", r->height, "steps", (json_int_t)r->sigmas.steps, "cfg", w->settings.cfg, "cfg_scale",
+        r->cfg, "sampler", r->sampler->name.name, "scheduler", w->settings.scheduler, "rng", w->settings.rng,
+        "prompt_tokens", (json_int_t)w->report.prompt_tokens, "dropped_tokens", w->report.dropped_tokens,
+        "dropped_negative_tokens", w->report.dropped_negative_tokens, "images", w->images, "stages", stages(&w->report),
+        "seconds", kn_now() - w->start);
     char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     if (!text)

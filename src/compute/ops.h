@@ -64,7 +64,8 @@ void kn_drop(kn_run *r, kn_tensor t);
 kn_tensor kn_new(kn_run *r, int rank, const int64_t *dim);
 kn_tensor kn_upload(kn_run *r, int rank, const int64_t *dim, const float *values);
 void kn_download(kn_run *r, kn_tensor t, float *values);
-void kn_copy(kn_run *r, kn_tensor to, kn_tensor from); /* same number of elements */
+void kn_copy(kn_run *r, kn_tensor to, kn_tensor from);                        /* same number of elements */
+void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from); /* to[n, first …] = from[n, d] */
 
 /* Views share the memory of what they look at. */
 kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count); /* of [rows, width] */
@@ -91,7 +92,10 @@ void kn_tanh(kn_run *r, kn_tensor x);
 void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                               /* x += y, same shape */
 void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y);         /* x[n,d] += gate[d] * y[n,d] */
 void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift); /* x[n,d] = x * scale[d] + shift[d] */
+void kn_sigmoid_gate(kn_run *r, kn_tensor x, kn_tensor gate);                   /* x *= sigmoid(gate), same shape */
 kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up);                   /* [n, m], [n, m] -> silu(gate) * up */
+/* Of every k rows one, their sum weighted by w [k]: [n * k, d] -> [n, d]. */
+kn_tensor kn_sum_rows(kn_run *r, kn_tensor x, const kn_weight *w);
 
 /* Norms over the last dimension. */
 kn_tensor kn_rms_norm(kn_run *r, kn_tensor x, const kn_weight *w, float eps); /* x / sqrt(mean(x^2) + eps) * w */
@@ -101,6 +105,8 @@ kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_te
 kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift, float eps);
 /* LayerNorm * (1 + scale) + shift, with vectors of the network: its weight is to be taken with plus = -1. */
 kn_tensor kn_layer_norm(kn_run *r, kn_tensor x, const kn_weight *scale, const kn_weight *shift, float eps);
+/* What modulates any other norm: x[n,d] = x * (1 + scale[d]) + shift[d], in place. */
+void kn_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift);
 /* x / max(|x|_2, 1e-12) * sqrt(d) * w, then silu if asked: the norm of the Wan-style VAEs. */
 kn_tensor kn_unit_norm(kn_run *r, kn_tensor x, const kn_weight *w, bool silu);
 /* Over all of a picture [h, w, c], c / groups channels at a time: (x - mean) / sqrt(variance + eps) * w + bias, then

@@ -114,6 +114,19 @@ void kn_copy(kn_run *r, kn_tensor to, kn_tensor from) {
     kn_parallel_ranges(r, kn_elements(to), 1 << 18, n, copy_range, &c);
 }
 
+void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from) {
+    if (!kn_op_starts(r, "copy_columns", to, 1) || !kn_op_starts(r, "copy_columns", from, 1))
+        return;
+    int64_t width = kn_last_dim(from), stride = kn_last_dim(to), rows = kn_row_count(from);
+    if (rows != kn_row_count(to) || first < 0 || width > stride || first > stride - width) {
+        kn_run_fail(r, KN_E_USAGE, "copy of [%s] into [%s] from column %lld on", kn_shape(from.rank, from.dim).text,
+                    kn_shape(to.rank, to.dim).text, (long long)first);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(kn_data(to) + i * stride + first, kn_data(from) + i * width, (size_t)width * sizeof(float));
+}
+
 kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count) {
     if (!kn_op_starts(r, "rows", t, 1))
         return kn_none;

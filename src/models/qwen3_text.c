@@ -59,13 +59,27 @@ static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn
     kn_scope_close(r, s, KN_NONE);
 }
 
+/* Hidden states that are gathered on the way. */
+struct taps {
+    const int *after; /* so many layers */
+    int count;
+    kn_tensor into; /* [n, count * width] */
+};
+
+static void gather(kn_run *r, const kn_qwen3_text *m, const struct taps *t, int layers, kn_tensor x) {
+    for (int i = 0; t && i < t->count; i++)
+        if (t->after[i] == layers)
+            kn_copy_columns(r, t->into, i * m->width, x);
+}
+
 /* The rows of x: [n, width] that stand for a picture. */
 static kn_tensor picture_rows(kn_run *r, kn_tensor x, const kn_rope_picture *place) {
     return kn_rows(r, x, place->at, (int64_t)place->rows * place->columns);
 }
 
 static kn_tensor forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers,
-                         const kn_rope_picture *places, const kn_vision_features *seen, int count) {
+                         const kn_rope_picture *places, const kn_vision_features *seen, int count,
+                         const struct taps *taps) {
     kn_scope s = kn_scope_open(r);
     kn_rope rope = kn_rope_of_tokens(r, &m->axes, places, count, n);
     kn_tensor x = kn_embedding(r, &m->embedding, ids, n);
@@ -75,6 +89,7 @@ static kn_tensor forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, 
     for (int i = 0; i < layers; i++) {
         layer(r, m, &m->layer[i], x, rope);
         kn_watch(r, x, "hidden_states.%d", i + 1);
+        gather(r, m, taps, i + 1, x);
         for (int p = 0; p < count; p++)
             if (i < seen[p].deepstack_count)
                 kn_add(r, picture_rows(r, x, &places[p]), seen[p].deepstack[i]);
@@ -83,10 +98,17 @@ static kn_tensor forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, 
 }
 
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers) {
-    return forward(r, m, ids, n, layers, NULL, NULL, 0);
+    return forward(r, m, ids, n, layers, NULL, NULL, 0, NULL);
+}
+
+kn_tensor kn_qwen3_text_taps(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, const int *after,
+                             int count) {
+    const struct taps taps = { after, count, kn_new(r, 2, (int64_t[]){ n, count * m->width }) };
+    kn_drop(r, forward(r, m, ids, n, after[count - 1], NULL, NULL, 0, &taps));
+    return taps.into;
 }
 
 kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,
                                          const kn_rope_picture *places, const kn_vision_features *seen, int count) {
-    return forward(r, m, ids, n, m->layers, places, seen, count);
+    return forward(r, m, ids, n, m->layers, places, seen, count, NULL);
 }

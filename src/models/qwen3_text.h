@@ -32,6 +32,11 @@ void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base);
  * 0 … n - 1. ids must be below m->vocabulary. Watched as "hidden_states.K" (K layers done; 0 is the embedding). */
 kn_tensor kn_qwen3_text_forward(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, int layers);
 
+/* The residual stream after each of so many layers, in rising order, a token's one after the other:
+ * [n, count * width]. No layer behind the last of them is run. */
+kn_tensor kn_qwen3_text_taps(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n, const int *after,
+                             int count);
+
 /* All layers, with pictures among the ids, in order: their tokens are replaced with what the vision encoder has seen,
  * and its deepstack is added to them after the first layers. "hidden_states.K" is shown before layer K's addition. */
 kn_tensor kn_qwen3_text_forward_pictures(kn_run *r, const kn_qwen3_text *m, const int32_t *ids, int64_t n,

@@ -47,13 +47,15 @@ kn_rope kn_rope_new(kn_run *r, const kn_rope_axes *axes, const float *positions,
         deal_apart(axes, pair);
     else
         deal_together(axes, half, pair);
-    for (int j = 0; j < half && !axes->double_angles; j++)
+    for (int j = 0; j < half && axes->rounded == KN_ROPE_FREQUENCIES_AND_ANGLES; j++)
         pair[j].frequency = (double)(float)pair[j].frequency;
     for (int64_t i = 0; i < n; i++) {
         for (int j = 0; j < half; j++) {
-            float angle = (float)((double)positions[i * axes->count + pair[j].axis] * pair[j].frequency);
-            cos_at[i * half + j] = (float)cos((double)angle);
-            sin_at[i * half + j] = (float)sin((double)angle);
+            double angle = (double)positions[i * axes->count + pair[j].axis] * pair[j].frequency;
+            if (axes->rounded != KN_ROPE_NEITHER)
+                angle = (double)(float)angle;
+            cos_at[i * half + j] = (float)cos(angle);
+            sin_at[i * half + j] = (float)sin(angle);
         }
     }
     const int64_t dim[2] = { n, half };

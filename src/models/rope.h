@@ -1,5 +1,5 @@
-/* Tables for rotary position embedding: cos and sin of position * base^(-2j/d) for j = 0 … d/2 - 1, angles are
- * rounded to float32 as in the references (RoFormer, arXiv:2104.09864). */
+/* Tables for rotary position embedding: cos and sin of position * base^(-2j/d) for j = 0 … d/2 - 1, rounded on the way
+ * where the references round (RoFormer, arXiv:2104.09864). */
 #ifndef KN_MODELS_ROPE_H
 #define KN_MODELS_ROPE_H
 
@@ -14,12 +14,15 @@ typedef enum kn_rope_deal {
     KN_ROPE_IN_TURNS, /* along one row of frequencies: axis 0, 1, 2, 0, 1, 2, …; what is left over is axis 0's */
 } kn_rope_deal;
 
+/* What is float32 before cos and sin are. */
+typedef enum kn_rope_rounding { KN_ROPE_FREQUENCIES_AND_ANGLES, KN_ROPE_ANGLES, KN_ROPE_NEITHER } kn_rope_rounding;
+
 typedef struct kn_rope_axes {
     int count;
     int pairs[KN_ROPE_MAX_AXES];
     double base;
     kn_rope_deal deal;
-    bool double_angles; /* frequencies are not rounded before they are multiplied by positions */
+    kn_rope_rounding rounded;
 } kn_rope_axes;
 
 typedef struct kn_rope {

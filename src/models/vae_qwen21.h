@@ -5,34 +5,12 @@
 #ifndef KN_MODELS_VAE_QWEN21_H
 #define KN_MODELS_VAE_QWEN21_H
 
-#include "compute/ops.h"
-#include "weights/weights.h"
+#include "models/wan_blocks.h"
 
 enum { KN_VAE21_LEVELS = 5, KN_VAE21_CHANNELS = 64, KN_VAE21_FACTOR = 16 };
 
-typedef struct kn_vae21_residual {
-    kn_weight norm1, conv1, norm2, conv2, shortcut; /* shortcut.data is NULL where channels stay the same */
-} kn_vae21_residual;
-
-typedef struct kn_vae21_attention {
-    kn_weight norm, q, k, v, out;
-} kn_vae21_attention;
-
-typedef struct kn_vae21_level {
-    kn_vae21_residual residual[3]; /* two when encoding */
-    kn_weight resample;            /* data is NULL on the last level */
-} kn_vae21_level;
-
-typedef struct kn_vae21_half {
-    kn_weight in;
-    kn_vae21_residual middle[2];
-    kn_vae21_attention attention;
-    kn_vae21_level level[KN_VAE21_LEVELS];
-    kn_weight norm_out, out;
-} kn_vae21_half;
-
 typedef struct kn_vae21 {
-    kn_vae21_half encoder, decoder;
+    kn_wan_half encoder, decoder;
     kn_weight after_encoder, before_decoder;
 } kn_vae21;
 

@@ -118,7 +118,7 @@ void kn_zimage_load(kn_zimage *m, kn_binder *b) {
     /* Sequence, row and column share a head as 2 : 3 : 3; the released model has 32 + 48 + 48 of 128. */
     int pairs = (int)(m->head / 2);
     m->axes = (kn_rope_axes){
-        .count = 3, .pairs = { pairs / 4, pairs * 3 / 8, pairs * 3 / 8 }, .base = 256, .double_angles = true
+        .count = 3, .pairs = { pairs / 4, pairs * 3 / 8, pairs * 3 / 8 }, .base = 256, .rounded = KN_ROPE_ANGLES
     };
 }
 

@@ -42,7 +42,7 @@ typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
 typedef struct kn_recipe {
     const char *prompt, *negative_prompt; /* checked UTF-8 */
     int width, height;
-    double cfg; /* 1 = off */
+    double cfg; /* 1 = off, for every architecture */
     uint64_t seed;
     const kn_sampler *sampler;
     kn_sigmas sigmas;
@@ -54,6 +54,11 @@ typedef struct kn_recipe {
     unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
     const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
 } kn_recipe;
+
+/* Whether the negative prompt counts: it costs a second pass of the network. */
+static inline bool kn_recipe_is_guided(const kn_recipe *r) {
+    return r->cfg > 1;
+}
 
 /* Told after something has been done; false stops the job. phase: "load", "encode", "step", "decode". */
 typedef bool kn_progress_fn(void *ctx, const char *phase, int step, int steps);

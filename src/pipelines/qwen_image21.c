@@ -317,7 +317,7 @@ static bool encode_prompts(struct call *c, kn_error *err) {
     const kn_recipe *recipe = c->job.recipe;
     bool ok = kn_job_begin(&c->job, KN_STAGE_ENCODE, &c->p->text, err) &&
               encode(c, recipe->prompt, "", &c->positive, err) &&
-              (recipe->cfg <= 1 || encode(c, recipe->negative_prompt, "negative_", &c->negative, err));
+              (!kn_recipe_is_guided(recipe) || encode(c, recipe->negative_prompt, "negative_", &c->negative, err));
     kn_job_end(&c->job, KN_STAGE_ENCODE, &c->p->text);
     return ok && kn_job_progress(&c->job, "encode", 0, 0, err);
 }

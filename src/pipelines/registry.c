@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "models/qwen_image21.h"
+#include "pipelines/krea2.h"
 #include "pipelines/qwen_image21.h"
 #include "pipelines/zimage.h"
 
@@ -21,6 +22,11 @@ static const kn_variant qwen21_variants[] = {
 static const kn_variant zimage_variants[] = {
     { .name = "turbo", .steps = 8, .cfg = 1, .width = 1024, .height = 1024, .flow = KN_FLOW_Z_IMAGE_TURBO },
     { .name = "base", .steps = 50, .cfg = 5, .width = 1024, .height = 1024, .flow = KN_FLOW_Z_IMAGE_BASE },
+};
+
+static const kn_variant krea2_variants[] = {
+    { .name = "raw", .steps = 52, .cfg = 3.5, .width = 1024, .height = 1024, .flow = KN_FLOW_KREA2_RAW },
+    { .name = "turbo", .steps = 8, .cfg = 0, .width = 1024, .height = 1024, .flow = KN_FLOW_KREA2_TURBO },
 };
 
 const kn_architecture kn_architectures[] = {
@@ -49,6 +55,18 @@ const kn_architecture kn_architectures[] = {
       .text_encoder = &kn_zimage_text_slot,
       .vae = &kn_zimage_vae_slot,
       .open = kn_zimage_pipeline_open },
+    { .name = "krea2",
+      .title = "Krea 2",
+      .variants = krea2_variants,
+      .variant_count = KN_COUNT(krea2_variants),
+      .size_step = 16,
+      .max_side = 4096,
+      .takes_init_image = true,
+      .added_guidance = true,
+      .diffusion_model = &kn_krea2_diffusion_slot,
+      .text_encoder = &kn_krea2_text_slot,
+      .vae = &kn_krea2_vae_slot,
+      .open = kn_krea2_pipeline_open },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);
 

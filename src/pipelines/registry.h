@@ -11,7 +11,7 @@
 typedef struct kn_variant {
     const char *name;
     int steps, width, height;
-    double cfg;
+    double cfg;            /* as its users write it, see added_guidance */
     kn_flow_id flow;       /* how its noise levels are spaced */
     const char *why_fixed; /* why steps, guidance and schedule cannot be chosen; NULL: they can */
 } kn_variant;
@@ -24,6 +24,7 @@ typedef struct kn_architecture {
     int max_side;           /* largest width or height that makes sense */
     bool checkpoint_in_one; /* an all-in-one file can be used */
     bool takes_init_image;  /* image to image by strength */
+    bool added_guidance;    /* its users write how much guidance is added: 0 is off where it is 1 for others */
     int max_references;     /* pictures that a prompt can be about; 0: none */
     const kn_slot *diffusion_model, *text_encoder, *vae;
     const kn_slot *vision; /* NULL: it sees no pictures */

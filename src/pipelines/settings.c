@@ -104,12 +104,29 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, kn_reci
     return true;
 }
 
-static bool check_cfg(double cfg, const kn_variant *v, kn_error *err) {
+static bool check_cfg(double cfg, const kn_architecture *a, const kn_variant *v, kn_error *err) {
     if (!(cfg >= 0 && cfg <= 100))
-        return kn_fail(err, KN_E_RANGE, "cfg %g is outside 0 to 100 (1 turns guidance off)", cfg);
+        return kn_fail(err, KN_E_RANGE, "cfg %g is outside 0 to 100 (%d turns guidance off)", cfg,
+                       a->added_guidance ? 0 : 1);
     if (v->why_fixed && cfg != v->cfg)
         return kn_fail(err, KN_E_USAGE, "cfg cannot be %g: %s", cfg, v->why_fixed);
     return true;
+}
+
+static kn_optional written_number(const kn_default *d) {
+    return (kn_optional){ .given = d->given, .value = d->real };
+}
+
+/* The ways to move noise levels exclude each other, so what is asked for goes before all of what is written. */
+static kn_shift_choice choose_shift(const kn_shift_choice *asked, const kn_default *of) {
+    if (asked->flow_shift.given || asked->mu.given || asked->y1.given || asked->y2.given)
+        return *asked;
+    return (kn_shift_choice){
+        .flow_shift = written_number(&of[KN_SETTING_FLOW_SHIFT]),
+        .mu = written_number(&of[KN_SETTING_MU]),
+        .y1 = written_number(&of[KN_SETTING_SHIFT_Y1]),
+        .y2 = written_number(&of[KN_SETTING_SHIFT_Y2]),
+    };
 }
 
 /* The noise levels of a wish. */
@@ -132,11 +149,16 @@ static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defau
                        : steps != v->steps ? "steps"
                                            : "the schedule",
                        v->why_fixed);
+    s->shift = choose_shift(&wish->shift, defaults->of);
     const kn_sigma_request request = {
         .flow = &kn_flows[v->flow],
         .schedule = schedule,
         .steps = (size_t)steps,
         .image_tokens = (uint64_t)(r->width / a->size_step) * (uint64_t)(r->height / a->size_step),
+        .flow_shift = s->shift.flow_shift,
+        .mu = s->shift.mu,
+        .shift_y1 = s->shift.y1,
+        .shift_y2 = s->shift.y2,
         .custom = wish->sigmas,
         .custom_count = wish->sigma_count,
         .strength = { .given = r->init_image != NULL, .value = s->strength },
@@ -171,8 +193,10 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
         !check_side("width", number(size[0], &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
         !check_side("height", number(size[1], &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
         return false;
-    r->cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
-    if (!check_cfg(r->cfg, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
+    s.cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
+    s.added_guidance = a->added_guidance;
+    r->cfg = s.cfg + (a->added_guidance ? 1 : 0);
+    if (!check_cfg(s.cfg, a, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
         return false;
     if (!kn_sampler_find(word(wish->sampler, &of[KN_SETTING_SAMPLER], "euler"), &r->sampler, err) ||
         !kn_noise_find(word(wish->rng, &of[KN_SETTING_RNG], kn_noise_kinds[KN_NOISE_TORCH_CPU].name), &r->noise, err))
@@ -186,33 +210,52 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
     return true;
 }
 
+/* Parameters of a description, and their texts. */
+struct list {
+    kn_parameter at[20];
+    char text[20][32];
+    size_t count;
+};
+
+static void add(struct list *l, const char *name, const char *value) {
+    l->at[l->count++] = (kn_parameter){ name, value };
+}
+
+static void add_number(struct list *l, const char *name, double value) {
+    snprintf(l->text[l->count], sizeof l->text[0], "%g", value);
+    add(l, name, l->text[l->count]);
+}
+
+static void add_if_given(struct list *l, const char *name, kn_optional value) {
+    if (value.given)
+        add_number(l, name, value.value);
+}
+
 bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err) {
     const kn_recipe *r = &s->recipe;
-    char steps[24], cfg[32], seed[24], size[32], strength[32], references[16];
-    snprintf(steps, sizeof steps, "%zu", r->sigmas.steps);
-    snprintf(cfg, sizeof cfg, "%g", r->cfg);
+    char seed[24], size[32];
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
     snprintf(size, sizeof size, "%dx%d", r->width, r->height);
-    snprintf(strength, sizeof strength, "%g", s->strength);
-    snprintf(references, sizeof references, "%d", r->reference_count);
-    const kn_parameter all[] = {
-        { "Steps", steps },
-        { "Sampler", r->sampler->name.name },
-        { "Schedule type", s->scheduler },
-        { "CFG scale", cfg },
-        { "Seed", seed },
-        { "Size", size },
-        { "Model", model },
-        { "Denoising strength", r->init_image ? strength : NULL },
-        { "References", r->reference_count ? references : NULL },
-        { "RNG", r->init_noise ? "given" : s->rng },
-        { "Version", "kuno " KN_VERSION },
-    };
-    kn_parameter list[KN_COUNT(all)];
-    size_t count = 0;
-    for (size_t i = 0; i < KN_COUNT(all); i++)
-        if (all[i].value)
-            list[count++] = all[i];
-    const char *negative = r->cfg > 1 && *r->negative_prompt ? r->negative_prompt : NULL;
-    return kn_parameters_write(r->prompt, negative, list, count, into, err);
+    struct list l = { .count = 0 };
+    add_number(&l, "Steps", (double)r->sigmas.steps);
+    add(&l, "Sampler", r->sampler->name.name);
+    add(&l, "Schedule type", s->scheduler);
+    add_number(&l, "CFG scale", r->cfg);
+    if (s->added_guidance)
+        add_number(&l, "Added guidance", s->cfg);
+    add_if_given(&l, "Flow shift", s->shift.flow_shift);
+    add_if_given(&l, "Mu", s->shift.mu);
+    add_if_given(&l, "Shift y1", s->shift.y1);
+    add_if_given(&l, "Shift y2", s->shift.y2);
+    add(&l, "Seed", seed);
+    add(&l, "Size", size);
+    if (r->init_image)
+        add_number(&l, "Denoising strength", s->strength);
+    add(&l, "Model", model);
+    if (r->reference_count)
+        add_number(&l, "References", r->reference_count);
+    add(&l, "RNG", r->init_noise ? "given" : s->rng);
+    add(&l, "Version", "kuno " KN_VERSION);
+    const char *negative = kn_recipe_is_guided(r) && *r->negative_prompt ? r->negative_prompt : NULL;
+    return kn_parameters_write(r->prompt, negative, l.at, l.count, into, err);
 }

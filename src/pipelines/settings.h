@@ -7,10 +7,16 @@
 #include "pipelines/profile.h"
 #include "pipelines/registry.h"
 
+/* How noise levels are moved; at most one of flow_shift, mu, and the ends of mu (schedule.h). */
+typedef struct kn_shift_choice {
+    kn_optional flow_shift, mu, y1, y2;
+} kn_shift_choice;
+
 /* What somebody asked for. NULL, and numbers that are not given, mean the model's default. */
 typedef struct kn_wish {
     const char *prompt, *negative_prompt;
     kn_optional width, height, steps, cfg;
+    kn_shift_choice shift; /* if there is one, nothing of models.toml's is used beside it */
     uint64_t seed;
     bool seed_given;                       /* no: one is chosen at random */
     const char *sampler, *scheduler, *rng; /* names as people write them */
@@ -31,6 +37,9 @@ enum {
 /* A recipe, and what its numbers are called. */
 typedef struct kn_settings {
     kn_recipe recipe;
+    double cfg; /* as it was written: recipe.cfg, or that less 1 where guidance is added */
+    bool added_guidance;
+    kn_shift_choice shift;
     double strength; /* of recipe.init_image */
     const char *scheduler, *rng;
 } kn_settings;

@@ -218,6 +218,26 @@ static void *new_copy(kn_binder *b, const kn_entry *e, uint64_t bytes) {
     return c->data;
 }
 
+/* A copy of the values as float32, which becomes the data of *ret. */
+static bool take_floats(kn_binder *b, const kn_entry *e, float plus, kn_weight *ret) {
+    if (!has_blocks(e->dtype) && !stored_as_plain_float(b, e))
+        return false;
+    float *values = new_copy(b, e, e->elements * sizeof *values);
+    if (!values)
+        return false;
+    if (!kn_entry_is_finite(e)) {
+        note(b, &b->wrong, KN_E_NUMERIC, "'%s' holds a NaN or an infinity",
+             kn_quote_name(e->name, strlen(e->name)).text);
+        return false;
+    }
+    kn_decode(e->dtype, e->data, (size_t)e->elements, values);
+    for (uint64_t i = 0; plus != 0 && i < e->elements; i++)
+        values[i] += plus;
+    ret->data = values;
+    ret->name = e->name;
+    return true;
+}
+
 static kn_weight vector(kn_binder *b, const full_name *name, const char *suffix, int64_t n, float plus) {
     kn_weight none = nothing(&n, 1), v = { .dtype = KN_F32, .rank = 1, .scale = 1 };
     const kn_entry *e = take(b, name, suffix);
@@ -226,28 +246,26 @@ static kn_weight vector(kn_binder *b, const full_name *name, const char *suffix,
     int wide = 0;
     for (int i = 0; i < e->rank; i++)
         wide += e->dim[i] != 1;
-    if (!fits(b, e, &n, 1, &e->elements, wide > 1 ? wide : 1, &v) ||
-        (!has_blocks(e->dtype) && !stored_as_plain_float(b, e)))
-        return none;
-    float *values = new_copy(b, e, e->elements * sizeof *values);
-    if (!values)
-        return none;
-    if (!kn_entry_is_finite(e)) {
-        note(b, &b->wrong, KN_E_NUMERIC, "'%s' holds a NaN or an infinity",
-             kn_quote_name(e->name, strlen(e->name)).text);
-        return none;
-    }
-    kn_decode(e->dtype, e->data, (size_t)e->elements, values);
-    for (uint64_t i = 0; plus != 0 && i < e->elements; i++)
-        values[i] += plus;
-    v.data = values;
-    v.name = e->name;
-    return v;
+    bool ok = fits(b, e, &n, 1, &e->elements, wide > 1 ? wide : 1, &v) && take_floats(b, e, plus, &v);
+    return ok ? v : none;
 }
 
 kn_weight kn_take_vector(kn_binder *b, int64_t n, float plus, const char *fmt, ...) {
     FULL_NAME(name, b->prefix, fmt);
     return vector(b, &name, "", n, plus);
+}
+
+kn_weight kn_take_table(kn_binder *b, int64_t rows, int64_t width, const char *fmt, ...) {
+    FULL_NAME(name, b->prefix, fmt);
+    const int64_t want[] = { rows, width }, flat = rows * width;
+    kn_weight none = nothing(want, 2), t = { .dtype = KN_F32, .rank = 2, .scale = 1 };
+    const kn_entry *e = take(b, &name, "");
+    if (!e)
+        return none;
+    bool ok = e->rank == 1 ? fits(b, e, &flat, 1, e->dim, 1, &t) : fits(b, e, want, 2, e->dim, e->rank, &t);
+    t.dim[0] = rows;
+    t.dim[1] = width;
+    return ok && take_floats(b, e, 0, &t) ? t : none;
 }
 
 /* "<name>.bias" as float32, NULL if the file has none. */

@@ -84,6 +84,8 @@ kn_weight kn_take_patch_matrix(kn_binder *b, int64_t out, int64_t in, const char
 /* A vector by its full name, e.g. "norm.weight", converted to float32; `plus` is added to each element. Singleton
  * dimensions are dropped. */
 kn_weight kn_take_vector(kn_binder *b, int64_t n, float plus, const char *fmt, ...) KN_PRINTF(4, 5);
+/* A few rows of vectors by their full name, [rows, width] or one after the other [rows * width], as float32. */
+kn_weight kn_take_table(kn_binder *b, int64_t rows, int64_t width, const char *fmt, ...) KN_PRINTF(4, 5);
 /* A convolution "<name>.weight" [out, in, kh, kw], or [out, in, 1, kh, kw], and its bias, turned to [out, kh, kw, in]
  * in a copy of the same storage type. A temporal extent of more than one keeps only the last tap. */
 kn_weight kn_take_conv(kn_binder *b, int64_t out, int64_t in, int64_t kh, int64_t kw, const char *fmt, ...)

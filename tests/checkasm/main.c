@@ -410,6 +410,17 @@ static void check_add_gated(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+static void check_sigmoid_gate(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t n = random_size(MOST);
+        const float *gate = random_input(input_a, round % 2 ? 10 : 100);
+        fill_pair(&out, 1);
+        ref->sigmoid_gate(want_of(&out), gate, n);
+        tier->sigmoid_gate(got_of(&out), gate, n);
+        compare_pair(&out, n, 1e-6, 1e-30);
+    }
+}
+
 static void check_swiglu(const kn_kernels *ref, const kn_kernels *tier) {
     for (size_t round = 0; round < ROUNDS; round++) {
         size_t n = random_size(MOST);
@@ -572,6 +583,7 @@ static const struct {
     { "multiply", check_multiply },
     { "add", check_add },
     { "add_gated", check_add_gated },
+    { "sigmoid_gate", check_sigmoid_gate },
     { "swiglu", check_swiglu },
     { "is_finite", check_is_finite },
     { "rms_norm", check_rms_norm },

@@ -20,7 +20,7 @@ def run(*command, **options):
 
 def options_of(command):
     """The long options that a command's help tells of."""
-    return re.findall(r"^ .{5}--([a-z-]+)", run(KUNO, command, "--help").stdout, re.M)
+    return re.findall(r"^ .{5}--([a-z0-9-]+)", run(KUNO, command, "--help").stdout, re.M)
 
 
 def needs(program):

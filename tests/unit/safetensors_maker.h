@@ -45,6 +45,15 @@ static inline void make_zeros(maker *m, const char *name, const char *dtype, con
     make_tensor(m, name, dtype, shape, zeros, len);
 }
 
+/* A tensor of another file, under a name of its own. */
+static inline void make_copy(maker *m, const char *name, const kn_entry *e) {
+    char shape[200] = "";
+    for (int i = 0; i < e->rank; i++)
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%llu", i ? "," : "",
+                 (unsigned long long)e->dim[i]);
+    make_tensor(m, name, kn_dtype_of(e->dtype)->name, shape, e->data, e->bytes);
+}
+
 static inline void make_metadata(maker *m, const char *object) {
     assert_true(kn_buf_printf(&m->header, "%s\"__metadata__\":%s", m->header.len > 1 ? "," : "", object));
 }

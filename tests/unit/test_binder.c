@@ -126,6 +126,30 @@ static void takes_vectors_as_float32_with_something_added(void **state) {
     done(&o);
 }
 
+static void takes_tables_in_either_shape(void **state) {
+    (void)state;
+    maker m;
+    make_begin(&m);
+    make_tensor(&m, "odd", "U8", "1", "?", 1);
+    make_tensor(&m, "flat", "BF16", "4", "\0\0\x80\x3f\0\0\0\xc0", 8);
+    make_tensor(&m, "rows", "BF16", "2, 2", "\0\0\x80\x3f\0\0\0\xc0", 8);
+    opened o = open_for(&m, "");
+    kn_ignore(o.b, "odd");
+    kn_weight tables[] = { kn_take_table(o.b, 2, 2, "flat"), kn_take_table(o.b, 2, 2, "rows") };
+    for (size_t i = 0; i < KN_COUNT(tables); i++) {
+        const float *values = tables[i].data;
+        assert_true(tables[i].dtype == KN_F32 && tables[i].rank == 2 && tables[i].dim[0] == 2 && tables[i].dim[1] == 2);
+        assert_true(values[0] == 0 && values[1] == 1 && values[2] == 0 && values[3] == -2);
+    }
+    finishes(&o);
+    kn_take_table(o.b, 4, 1, "rows");
+    kn_take_table(o.b, 3, 2, "flat");
+    kn_error err = { 0 };
+    assert_false(kn_binder_finish(o.b, &err));
+    assert_non_null(strstr(err.text, "'rows': expected [4, 1], found [2, 2], 'flat': expected [6], found [4]"));
+    done(&o);
+}
+
 static void turns_convolutions_so_that_channels_lie_together(void **state) {
     (void)state;
     enum { O = 2, I = 3, T = 2, H = 2, V = 4 };
@@ -393,6 +417,7 @@ int main(void) {
         cmocka_unit_test(takes_matrices_as_they_are_stored_with_their_bias),
         cmocka_unit_test(flattens_the_patches_of_a_kernel),
         cmocka_unit_test(takes_vectors_as_float32_with_something_added),
+        cmocka_unit_test(takes_tables_in_either_shape),
         cmocka_unit_test(turns_convolutions_so_that_channels_lie_together),
         cmocka_unit_test(every_key_must_be_taken_or_ignored),
         cmocka_unit_test(reports_what_is_missing_wrong_and_left_in_one_sentence),

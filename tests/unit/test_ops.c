@@ -177,6 +177,54 @@ static void swiglu_takes_the_gate_first(void **state) {
     end(&r);
 }
 
+static void modulation_scales_by_one_more_and_shifts(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 3), (float[]){ 1, 2, 3, 4, 5, 6 });
+    kn_tensor scale = kn_upload(&r, DIMS(1, 3), (float[]){ 0, 1, -1 });
+    kn_tensor shift = kn_upload(&r, DIMS(3), (float[]){ 10, 0, 0.5f });
+    kn_modulate(&r, x, scale, shift);
+    ASSERT_LIST(&r, x, 0, 11, 4, 0.5, 14, 10, 0.5);
+    kn_modulate(&r, x, kn_upload(&r, DIMS(2), (float[]){ 0, 0 }), shift);
+    assert_failed(&r, KN_E_USAGE, "a scale of [2]");
+    end(&r);
+}
+
+static void sigmoid_gate_lets_through_between_none_and_all(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 3), (float[]){ 2, 2, -3, 2, 2, 2 });
+    kn_sigmoid_gate(&r, x, kn_upload(&r, DIMS(2, 3), (float[]){ 0, 1, -2, 200, -200, -1 }));
+    ASSERT_LIST(&r, x, 1e-6, 1, 1.4621171573, -0.3576087660, 2, 0, 0.5378828427);
+    kn_sigmoid_gate(&r, x, kn_upload(&r, DIMS(3), (float[]){ 0, 0, 0 }));
+    assert_failed(&r, KN_E_USAGE, "by [3]");
+    end(&r);
+}
+
+static void rows_are_summed_in_groups_by_their_weights(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    float w[] = { 1, -2, 0.5f };
+    kn_weight wv = vector(w, 3);
+    kn_tensor x = kn_upload(&r, DIMS(6, 2), (float[]){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 });
+    ASSERT_LIST(&r, kn_sum_rows(&r, x, &wv), 0, -2.5, -3, -5.5, -6);
+    kn_sum_rows(&r, kn_rows(&r, x, 0, 4), &wv);
+    assert_failed(&r, KN_E_USAGE, "[4, 2] by weights of [3]");
+    end(&r);
+}
+
+static void columns_are_copied_beside_what_is_there(void **state) {
+    (void)state;
+    kn_run r = begin(1);
+    kn_tensor x = kn_upload(&r, DIMS(2, 4), (float[]){ 1, 2, 3, 4, 5, 6, 7, 8 });
+    kn_tensor two = kn_upload(&r, DIMS(2, 2), (float[]){ 10, 20, 30, 40 });
+    kn_copy_columns(&r, x, 1, two);
+    ASSERT_LIST(&r, x, 0, 1, 10, 20, 4, 5, 30, 40, 8);
+    kn_copy_columns(&r, x, 3, two);
+    assert_failed(&r, KN_E_USAGE, "copy of [2, 2] into [2, 4] from column 3 on");
+    end(&r);
+}
+
 static void norms_have_their_known_values(void **state) {
     (void)state;
     kn_run r = begin(1);
@@ -556,6 +604,10 @@ int main(void) {
         cmocka_unit_test(activations_have_their_known_values),
         cmocka_unit_test(additions_are_in_place),
         cmocka_unit_test(swiglu_takes_the_gate_first),
+        cmocka_unit_test(modulation_scales_by_one_more_and_shifts),
+        cmocka_unit_test(sigmoid_gate_lets_through_between_none_and_all),
+        cmocka_unit_test(rows_are_summed_in_groups_by_their_weights),
+        cmocka_unit_test(columns_are_copied_beside_what_is_there),
         cmocka_unit_test(norms_have_their_known_values),
         cmocka_unit_test(rms_norm_is_modulated_by_one_plus_the_scale),
         cmocka_unit_test(group_norm_takes_channels_together_over_all_pixels),

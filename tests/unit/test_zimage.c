@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/mman.h>
-
-#include "golden_model.h"
+#include "golden_run.h"
 #include "models/qwen3_text.h"
 #include "models/vae_flux.h"
 #include "models/zimage.h"
@@ -227,135 +225,17 @@ static void vae_is_the_same_under_the_names_of_diffusers(void **state) {
 
 /* Whole pictures. */
 
-/* Compares what a pipeline dumps with the golden file, under the names that file has. */
-struct comparison {
-    const golden *want;
-    json_t *request;
-    int first_step, compared;
-};
-
-static void compare_ids(const golden *want, const char *name, const float *values, size_t n) {
-    size_t count = 0;
-    const int32_t *ids = golden_ints(want, name, &count);
-    assert_int_equal(n, count);
-    for (size_t i = 0; i < n; i++)
-        assert_int_equal((int32_t)values[i], ids[i]);
-}
-
-static void compare_sigmas(const struct comparison *c, const float *values, size_t n) {
-    json_t *sigmas = json_object_get(c->request, "sigmas");
-    assert_int_equal(n + (size_t)c->first_step, json_array_size(sigmas));
-    for (size_t i = 0; i < n; i++)
-        assert_float_equal(values[i], json_number_value(json_array_get(sigmas, i + (size_t)c->first_step)), 1e-7);
-}
-
-/* The recorded pixels are not clamped. */
-static void compare_image(const golden *want, const float *values, size_t n) {
-    size_t count = 0;
-    const float *recorded = golden_floats(want, "image", &count);
-    float *clamped = malloc(sizeof(float) * count);
-    assert_int_equal(n, count);
-    for (size_t i = 0; i < n; i++)
-        clamped[i] = recorded[i] < -1 ? -1 : recorded[i] > 1 ? 1 : recorded[i];
-    compare_values("image", values, clamped, n, 1e-4);
-    free(clamped);
-}
-
-static void compare_dump(void *ctx, const char *name, int rank, const int64_t *dim, const float *values) {
-    struct comparison *c = ctx;
-    static const char *const names[][2] = {
-        { "text_embeddings", "conditioning" },
-        { "negative_text_embeddings", "negative_conditioning" },
-        { "noise", "noise" },
-        { "encoded", "encoded" },
-        { "start_latent", "start_latent" },
-    };
-    size_t n = 1;
-    int step = 0;
-    char full[64];
-    for (int i = 0; i < rank; i++)
-        n *= (size_t)dim[i];
-    c->compared++;
-    if (sscanf(name, "latents_%d", &step) == 1) {
-        snprintf(full, sizeof full, "step%d.latent", step + c->first_step);
-        golden_compare(c->want, full, values, n);
-    } else if (strcmp(name, "tokens") == 0 || strcmp(name, "negative_tokens") == 0) {
-        compare_ids(c->want, *name == 't' ? "ids" : "negative_ids", values, n);
-    } else if (strcmp(name, "sigmas") == 0) {
-        compare_sigmas(c, values, n);
-    } else if (strcmp(name, "image") == 0) {
-        compare_image(c->want, values, n);
-    } else if (strcmp(name, "latents_final") == 0) { /* the last step once more */
-        c->compared--;
-    } else {
-        size_t i = 0;
-        while (i < KN_COUNT(names) && strcmp(name, names[i][0]) != 0)
-            i++;
-        assert_true(i < KN_COUNT(names));
-        golden_compare(c->want, names[i][1], values, n);
-    }
-}
-
-static kn_wish wish_of_request(json_t *request) {
-    return (kn_wish){
-        .prompt = golden_text(request, "prompt"),
-        .negative_prompt = golden_text(request, "negative_prompt"),
-        .width = { true, golden_number(request, "width") },
-        .height = { true, golden_number(request, "height") },
-        .steps = { true, golden_number(request, "steps") },
-        .cfg = { true, golden_number(request, "cfg") + 1 }, /* recorded in the form that adds to the positive side */
-        .seed = (uint64_t)json_integer_value(json_object_get(request, "seed")),
-        .seed_given = true,
-    };
-}
-
-/* exact: every tensor on the way and the pixels; else the pixels by their distance. */
-static void run_case(const char *folder, const kn_model_wish *model_wish) {
-    bool exact = strcmp(model_wish->precision, "exact") == 0;
-    char path[256];
-    print_message("  %s, %s, %s\n", folder, model_wish->profile, model_wish->precision);
-    snprintf(path, sizeof path, "z-image/%s/case.json", folder);
-    json_t *c = golden_json(path), *request = json_object_get(c, "request");
-    snprintf(path, sizeof path, "z-image/%s/io.safetensors", folder);
-    golden want = golden_open(path);
-    kn_model *m = open_model(model_wish);
-    kn_wish wish = wish_of_request(request);
-    struct comparison comparison = { .want = &want, .request = request };
-    kn_image start = { 0 };
-    if (json_object_get(request, "strength")) {
-        comparison.first_step = (int)golden_size(request, "start_index");
-        snprintf(path, sizeof path, "z-image/%s/input.png", folder);
-        start = read_png(path);
-        wish.init_image = &start;
-        wish.strength = (kn_optional){ true, golden_number(request, "strength") };
-    }
-    const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
-    kn_image got = draw(m, &wish, &hooks, NULL);
-    int steps = (int)golden_size(request, "steps") - comparison.first_step;
-    int others = 5 + (wish.cfg.value > 1 ? 2 : 0) + (wish.init_image ? 2 : 0); /* ids, their states, noise, sigmas, … */
-    assert_int_equal(comparison.compared, exact ? steps + others : 0);
-    snprintf(path, sizeof path, "z-image/%s/image.png", folder);
-    kn_image png = read_png(path);
-    compare_pictures(&got, &png, exact ? 1 : 255, 40);
-    kn_image_free(&got);
-    kn_image_free(&png);
-    kn_image_free(&start);
-    kn_model_close(m);
-    golden_close(&want);
-    json_decref(c);
-}
-
 static void pictures_equal_the_reference_pipeline(void **state) {
     (void)state;
-    static const char *const cases[][2] = { { "e2e-turbo", "turbo" },
-                                            { "e2e-base", "base" },
-                                            { "e2e-all-in-one-fp8", "all-in-one" },
-                                            { "e2e-image-to-image", "turbo" } };
+    static const char *const cases[][2] = { { "z-image/e2e-turbo", "turbo" },
+                                            { "z-image/e2e-base", "base" },
+                                            { "z-image/e2e-all-in-one-fp8", "all-in-one" },
+                                            { "z-image/e2e-image-to-image", "turbo" } };
     static const char *const precisions[] = { "exact", "fast" };
     for (size_t i = 0; i < KN_COUNT(cases); i++)
         for (size_t p = 0; p < KN_COUNT(precisions); p++)
-            run_case(cases[i][0],
-                     &(kn_model_wish){ .config = CONFIG, .profile = cases[i][1], .precision = precisions[p] });
+            draw_recorded(cases[i][0],
+                          &(kn_model_wish){ .config = CONFIG, .profile = cases[i][1], .precision = precisions[p] });
 }
 
 static void the_old_form_of_models_toml_draws_with_turbo(void **state) {
@@ -366,8 +246,8 @@ static void the_old_form_of_models_toml_draws_with_turbo(void **state) {
     assert_string_equal(m->choice.architecture->name, "z-image");
     assert_string_equal(m->choice.variant->name, "turbo");
     kn_model_close(m);
-    run_case("e2e-all-in-one-fp8",
-             &(kn_model_wish){ .config = wish.config, .profile = "legacy", .precision = "exact" });
+    draw_recorded("z-image/e2e-all-in-one-fp8",
+                  &(kn_model_wish){ .config = wish.config, .profile = "legacy", .precision = "exact" });
 }
 
 static const kn_wish small = { .prompt = "a red boat",
@@ -468,40 +348,6 @@ static void a_strength_of_one_leaves_nothing_of_the_picture(void **state) {
 
 /* Files. */
 
-/* The header of a released model at its full size, in front of memory that costs nothing until it is touched. */
-static kn_source full_size(const char *manifest) {
-    json_t *tensors = golden_json(manifest), *entry;
-    const char *name;
-    KN_AUTO_BUF header;
-    kn_buf_init(&header, 1 << 20);
-    uint64_t at = 0;
-    json_object_foreach(tensors, name, entry) {
-        char shape[100] = "";
-        uint64_t bytes = 2;
-        size_t i;
-        json_t *dim;
-        assert_string_equal(json_string_value(json_array_get(entry, 0)), "BF16");
-        json_array_foreach(json_array_get(entry, 1), i, dim) {
-            bytes *= (uint64_t)json_integer_value(dim);
-            snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%d", i ? "," : "",
-                     (int)json_integer_value(dim));
-        }
-        assert_true(kn_buf_printf(&header, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-                                  at ? "," : "{", name, shape, (unsigned long long)at,
-                                  (unsigned long long)(at + bytes)));
-        at += bytes;
-    }
-    json_decref(tensors);
-    assert_true(kn_buf_add_text(&header, "}"));
-    size_t len = 8 + header.len + (size_t)at;
-    uint8_t *file = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_true(file != MAP_FAILED);
-    for (int i = 0; i < 8; i++)
-        file[i] = (uint8_t)((uint64_t)header.len >> 8 * i);
-    memcpy(file + 8, header.data, header.len);
-    return (kn_source){ .data = file, .len = len };
-}
-
 static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
     (void)state;
     static const struct {
@@ -515,16 +361,8 @@ static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
         { "manifests/flux_ae.json", &kn_zimage_vae_slot, 244 },
         { "manifests/flux_ae_diffusers.json", &kn_zimage_vae_slot, 244 },
     };
-    for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        kn_source file = full_size(rows[i].manifest);
-        kn_inspection found;
-        kn_error err = { 0 };
-        if (!kn_inspect_file(&file, rows[i].slot, &found, &err) || !kn_inspect_fit(rows[i].slot, &file, &err))
-            fail_msg("%s: %s", rows[i].manifest, err.text);
-        assert_string_equal(found.kind->id, rows[i].slot->id);
-        assert_int_equal(found.tensors, rows[i].tensors);
-        assert_int_equal(munmap((void *)(uintptr_t)file.data, file.len), 0);
-    }
+    for (size_t i = 0; i < KN_COUNT(rows); i++)
+        assert_full_size_fits(rows[i].manifest, rows[i].slot, rows[i].tensors);
 }
 
 /* A copy of a file below data with one tensor more. */
@@ -533,13 +371,8 @@ static void make_with_extra(const char *path_below_data, const char *extra, cons
     golden from = golden_open(path_below_data);
     maker made;
     make_begin(&made);
-    for (size_t i = 0; i < kn_weights_count(from.file); i++) {
-        const kn_entry *e = kn_weights_at(from.file, i);
-        char dims[64] = "";
-        for (int d = 0; d < e->rank; d++)
-            snprintf(dims + strlen(dims), sizeof dims - strlen(dims), "%s%d", d ? "," : "", (int)e->dim[d]);
-        make_tensor(&made, e->name, kn_dtype_of(e->dtype)->name, dims, e->data, e->bytes);
-    }
+    for (size_t i = 0; i < kn_weights_count(from.file); i++)
+        make_copy(&made, kn_weights_at(from.file, i)->name, kn_weights_at(from.file, i));
     make_zeros(&made, extra, "F32", shape, bytes);
     make_end(&made, file);
     golden_close(&from);

@@ -85,6 +85,49 @@ void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y) {
     kn_parallel_ranges(r, kn_row_count(x), rows_per_task(width), 4.0 * (double)kn_elements(x), add_gated_range, &s);
 }
 
+static void modulate_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    for (int64_t i = from; i < from + count; i++) {
+        float *x = s->out + i * s->width;
+        s->kernels->add_gated(x, s->a, x, (size_t)s->width);
+        s->kernels->add(x, s->b, (size_t)s->width);
+    }
+}
+
+void kn_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor shift) {
+    if (!kn_op_starts(r, "modulate", x, 1) || !kn_op_starts(r, "modulate", scale, 1) ||
+        !kn_op_starts(r, "modulate", shift, 1))
+        return;
+    int64_t width = kn_last_dim(x);
+    if (kn_elements(scale) != width || kn_elements(shift) != width) {
+        kn_run_fail(r, KN_E_USAGE, "modulate of [%s] by a scale of [%s] and a shift of [%s]",
+                    kn_shape(x.rank, x.dim).text, kn_shape(scale.rank, scale.dim).text,
+                    kn_shape(shift.rank, shift.dim).text);
+        return;
+    }
+    struct rows s = {
+        .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(scale), .b = kn_data(shift), .width = width
+    };
+    kn_parallel_ranges(r, kn_row_count(x), rows_per_task(width), 4.0 * (double)kn_elements(x), modulate_range, &s);
+}
+
+static void sigmoid_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    s->kernels->sigmoid_gate(s->out + from, s->a + from, (size_t)count);
+}
+
+void kn_sigmoid_gate(kn_run *r, kn_tensor x, kn_tensor gate) {
+    if (!kn_op_starts(r, "sigmoid_gate", x, 1) || !kn_op_starts(r, "sigmoid_gate", gate, 1))
+        return;
+    if (!kn_same_shape(x, gate)) {
+        kn_run_fail(r, KN_E_USAGE, "sigmoid_gate of [%s] by [%s]", kn_shape(x.rank, x.dim).text,
+                    kn_shape(gate.rank, gate.dim).text);
+        return;
+    }
+    struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(gate) };
+    kn_parallel_ranges(r, kn_elements(x), UNIT, 16.0 * (double)kn_elements(x), sigmoid_range, &s);
+}
+
 static void swiglu_range(void *ctx, int64_t from, int64_t count) {
     const struct rows *s = ctx;
     s->kernels->swiglu(s->a + from, s->b + from, s->out + from, (size_t)count);
@@ -124,4 +167,42 @@ void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift) {
         return;
     struct affine s = { &r->device->kernels, kn_data(x), scale, shift, kn_last_dim(x) };
     kn_parallel_ranges(r, kn_row_count(x), rows_per_task(s.width), 2.0 * (double)kn_elements(x), affine_range, &s);
+}
+
+/* Rows that come from several others. */
+struct sums {
+    const float *x, *w;
+    float *out;
+    int64_t count, width; /* rows that make one; of a row */
+};
+
+static void sum_range(void *ctx, int64_t from, int64_t count) {
+    const struct sums *s = ctx;
+    for (int64_t i = from; i < from + count; i++) {
+        const float *x = s->x + i * s->count * s->width;
+        for (int64_t c = 0; c < s->width; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < s->count; k++)
+                sum += (double)s->w[k] * x[k * s->width + c];
+            s->out[i * s->width + c] = (float)sum;
+        }
+    }
+}
+
+kn_tensor kn_sum_rows(kn_run *r, kn_tensor x, const kn_weight *w) {
+    if (!kn_op_starts(r, "sum_rows", x, 1))
+        return kn_none;
+    int64_t count = w->rank == 1 ? w->dim[0] : 0, width = kn_last_dim(x);
+    if (count < 1 || kn_row_count(x) % count) {
+        kn_run_fail(r, KN_E_USAGE, "sum_rows: [%s] by weights of [%s]", kn_shape(x.rank, x.dim).text,
+                    kn_shape(w->rank, w->dim).text);
+        return kn_none;
+    }
+    struct sums s = { .x = kn_data(x), .w = kn_vector(r, w, count, "sum_rows"), .count = count, .width = width };
+    kn_tensor y = kn_new(r, 2, (int64_t[]){ kn_row_count(x) / count, width });
+    if (!kn_go_on(r))
+        return kn_none;
+    s.out = kn_data(y);
+    double work = 2.0 * (double)kn_elements(x);
+    return kn_parallel_ranges(r, kn_row_count(y), rows_per_task(count * width), work, sum_range, &s) ? y : kn_none;
 }

@@ -58,6 +58,7 @@ typedef struct kn_kernels {
     void (*multiply)(float *x, float by, size_t n);
     void (*add)(float *x, const float *y, size_t n);
     void (*add_gated)(float *x, const float *gate, const float *y, size_t n);
+    void (*sigmoid_gate)(float *x, const float *gate, size_t n);
     void (*swiglu)(const float *gate, const float *up, float *out, size_t n);
     bool (*is_finite)(const float *x, size_t n);
 

@@ -126,6 +126,11 @@ static void add_gated(float *x, const float *gate, const float *y, size_t n) {
         x[i] = (float)(x[i] + (double)gate[i] * y[i]);
 }
 
+static void sigmoid_gate(float *x, const float *gate, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] / (1 + exp(-(double)gate[i])));
+}
+
 static void swiglu(const float *gate, const float *up, float *out, size_t n) {
     for (size_t i = 0; i < n; i++)
         out[i] = silu_of(gate[i]) * up[i];
@@ -256,6 +261,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .multiply = multiply,
         .add = add,
         .add_gated = add_gated,
+        .sigmoid_gate = sigmoid_gate,
         .swiglu = swiglu,
         .is_finite = is_finite,
         .rms_norm = rms_norm,

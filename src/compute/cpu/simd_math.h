@@ -42,6 +42,10 @@ static inline vec v_silu(vec x) {
     return v_div(x, v_add(v_set(1), v_exp(v_sub(v_zero(), x))));
 }
 
+static inline vec v_sigmoid(vec x) {
+    return v_div(v_set(1), v_add(v_set(1), v_exp(v_sub(v_zero(), x))));
+}
+
 /* With tanh(u) = 1 - 2 / (1 + exp(2 u)) the usual form becomes x / (1 + exp(-2 u)), without cancellation. */
 static inline vec v_gelu_tanh(vec x) {
     vec inner = v_fma(v_mul(v_mul(x, x), v_set(0.044715f)), x, x);

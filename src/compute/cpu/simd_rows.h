@@ -58,6 +58,11 @@ static void add_gated(float *x, const float *gate, const float *y, size_t n) {
         v_put(x + i, v_fma(v_take(gate + i, n - i), v_take(y + i, n - i), v_take(x + i, n - i)), n - i);
 }
 
+static void sigmoid_gate(float *x, const float *gate, size_t n) {
+    for (size_t i = 0; i < n; i += LANES)
+        v_put(x + i, v_mul(v_take(x + i, n - i), v_sigmoid(v_take(gate + i, n - i))), n - i);
+}
+
 static void swiglu(const float *gate, const float *up, float *out, size_t n) {
     for (size_t i = 0; i < n; i += LANES)
         v_put(out + i, v_mul(v_silu(v_take(gate + i, n - i)), v_take(up + i, n - i)), n - i);

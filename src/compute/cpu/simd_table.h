@@ -27,6 +27,7 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->multiply = multiply;
     k->add = add;
     k->add_gated = add_gated;
+    k->sigmoid_gate = sigmoid_gate;
     k->swiglu = swiglu;
     k->is_finite = is_finite;
     k->rms_norm = rms_norm;
