@@ -38,6 +38,7 @@ void kn_signals_install(void (*stop)(void *context), void *context) {
             sigaction(stopping[i], &act, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* so does a limit on the size of files */
 }
 
 bool kn_signals_stop(void) {

@@ -226,7 +226,7 @@ static bool take_floats(kn_binder *b, const kn_entry *e, float plus, kn_weight *
     if (!values)
         return false;
     if (!kn_entry_is_finite(e)) {
-        note(b, &b->wrong, KN_E_NUMERIC, "'%s' holds a NaN or an infinity",
+        note(b, &b->wrong, KN_E_FORMAT, "'%s' holds a NaN or an infinity",
              kn_quote_name(e->name, strlen(e->name)).text);
         return false;
     }
