@@ -44,7 +44,8 @@ typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
 typedef struct kn_recipe {
     const char *prompt, *negative_prompt; /* checked UTF-8 */
     int width, height;
-    double cfg; /* 1 = off, for every architecture */
+    double cfg;             /* 1 = off, for every architecture */
+    bool rescaled_guidance; /* guidance changes directions alone, not lengths */
     uint64_t seed;
     const kn_sampler *sampler;
     kn_sigmas sigmas;
