@@ -342,6 +342,14 @@ kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt,
     return matrix(b, &name, out, in, false);
 }
 
+kn_weight kn_take_biased(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
+    FULL_NAME(name, b->prefix, fmt);
+    kn_weight m = matrix(b, &name, out, in, false);
+    if (m.data)
+        take(b, &name, ".bias"); /* notes if it is missing */
+    return m;
+}
+
 kn_weight kn_take_patch_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
     FULL_NAME(name, b->prefix, fmt);
     return matrix(b, &name, out, in, true);
