@@ -74,11 +74,11 @@ class Case(unittest.TestCase):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o755)
 
-    def start(self, *args, before=(), env=None, **popen):
+    def start(self, *args, before=(), env=None, program=PROGRAM, **popen):
         """The program in the background; `before` is a command line that is to run it."""
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("preexec_fn", hear_all_signals)  # whatever the tests themselves were started with
-        return subprocess.Popen([*before, PROGRAM, *args], cwd=self.folder,
+        return subprocess.Popen([*before, program, *args], cwd=self.folder,
                                 env=environment(self.home, **(env or {})), **popen)
 
     def kuno(self, *args, limit=HANG_SECONDS, **start):
@@ -139,9 +139,15 @@ def add_cases(case, table):
         setattr(case, f"test_{promise}", test)
 
 
-def as_nobody():
-    """Arguments of `start` for a user without rights, where that is possible; root may read and write everything."""
-    return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+def as_nobody(case):
+    """Arguments of `start` for a user without rights, as root may read and write everything. The program is copied to
+    where anybody may run it."""
+    if os.geteuid() != 0:
+        return {}
+    program = case.inputs / "kuno"
+    shutil.copy(PROGRAM, program)
+    program.chmod(0o755)
+    return {"user": 65534, "group": 65534, "extra_groups": [], "program": program}
 
 
 def needs_namespaces(*kinds):
