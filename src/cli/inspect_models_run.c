@@ -111,14 +111,6 @@ static json_t *look_at_profile(const kn_inspect_models_options *o, const char *n
     return profile;
 }
 
-/* "2.6 MB", "12.2 GB": powers of ten, as file managers show them. */
-static bool add_bytes(json_int_t bytes, kn_buf *out) {
-    double n = (double)bytes;
-    return n < 1e6   ? kn_buf_printf(out, "%.1f kB", n / 1e3)
-           : n < 1e9 ? kn_buf_printf(out, "%.1f MB", n / 1e6)
-                     : kn_buf_printf(out, "%.2f GB", n / 1e9);
-}
-
 static const char *text_at(json_t *o, const char *key) {
     return json_string_value(json_object_get(o, key));
 }
@@ -136,9 +128,8 @@ static bool tell_part(json_t *part, kn_buf *out) {
         json_t *count = NULL, *other = NULL;
         size_t i;
         ok = ok &&
-             kn_buf_printf(out, "    %s, %lld tensors, ", title ? title : "nothing known",
-                           (long long)number_at(part, "tensors")) &&
-             add_bytes(number_at(part, "bytes"), out) && kn_buf_add_text(out, "\n    stored as");
+             kn_buf_printf(out, "    %s, %lld tensors, %s\n    stored as", title ? title : "nothing known",
+                           (long long)number_at(part, "tensors"), kn_bytes((uint64_t)number_at(part, "bytes")).text);
         json_object_foreach(json_object_get(part, "dtypes"), name, count) ok =
             ok && kn_buf_printf(out, " %s x %lld", name, (long long)json_integer_value(count));
         if (number_at(part, "quantised_layers"))
