@@ -156,17 +156,34 @@ static void offer(struct choice *c, const char *near, const char *path) {
     c->path[at] = path;
 }
 
-/* Files of their own go before all-in-one files. */
+/* Whether a text encoder is more likely another one than what is wanted: no header tells Qwen3 from Qwen3-VL, but
+ * people write that into the name. */
+static bool is_doubtful(const kn_collected_file *f, const kn_slot *wanted) {
+    bool wants_vl = strstr(wanted->id, "-vl") != NULL, is_named_vl = strcasestr(base_of(f->path), "vl") != NULL;
+    return strcmp(f->kind->id, "qwen3") == 0 && wants_vl != is_named_vl;
+}
+
+/* Of equally near ones, files of their own go before all-in-one files, and those before doubtful ones. */
 static struct choice choices_for(const kn_collection *c, size_t architecture, kn_place place, const char *near) {
+    const kn_slot *slot = slot_of(&kn_architectures[architecture], place);
     struct choice found = { .count = 0 };
-    for (unsigned in_one = 0; in_one < 2; in_one++) {
+    for (unsigned rank = 0; rank < 4; rank++) {
         for (size_t i = 0; i < c->tree.files.count; i++) {
-            unsigned fits = c->files[i].fits[architecture];
-            if ((fits >> place & 1) && (fits >> KN_PLACE_DIFFUSION & 1) == in_one)
-                offer(&found, near, c->files[i].path);
+            const kn_collected_file *f = &c->files[i];
+            unsigned in_one = f->fits[architecture] >> KN_PLACE_DIFFUSION & 1;
+            if ((f->fits[architecture] >> place & 1) && 2U * is_doubtful(f, slot) + in_one == rank)
+                offer(&found, near, f->path);
         }
     }
     return found;
+}
+
+static bool text_is_doubtful(const kn_collection *c, const kn_collected_model *m) {
+    bool doubtful = false;
+    for (size_t i = 0; i < c->tree.files.count; i++)
+        if (c->files[i].path == m->part[KN_PLACE_TEXT])
+            doubtful = is_doubtful(&c->files[i], m->architecture->text_encoder);
+    return doubtful;
 }
 
 static struct choice tokenizers_near(const kn_collection *c, const char *near) {
@@ -239,6 +256,7 @@ static void complete(const kn_collection *c, kn_collected_model *m, size_t archi
     choose_text(c, m, &texts, device);
     if (m->problem.code == KN_OK && a->vision)
         choose_vision(c, m, architecture, device);
+    m->text_is_guess = text_is_doubtful(c, m);
     m->in_one = a->checkpoint_in_one && strcmp(own, m->part[KN_PLACE_TEXT]) == 0 && strcmp(own, vaes.path[0]) == 0;
 }
 
@@ -301,25 +319,32 @@ bool kn_collected_is_complete(const kn_collected_model *m) {
 
 /* As a TOML string; control characters are not in it. */
 static bool add_path(kn_buf *b, const char *key, const char *path) {
-    bool ok = kn_buf_printf(b, "%s = \"", key);
+    bool ok = kn_buf_printf(b, "\n%s = \"", key);
     for (; ok && *path; path++) {
         bool special = *path == '"' || *path == '\\';
         ok = (!special || kn_buf_add_text(b, "\\")) && kn_buf_add(b, path, 1);
     }
-    return ok && kn_buf_add_text(b, "\"\n");
+    return ok && kn_buf_add_text(b, "\"");
+}
+
+static bool add_variant(kn_buf *b, const kn_collected_model *m) {
+    const kn_architecture *a = m->architecture;
+    bool ok = kn_buf_printf(b, "\nvariant = \"%s\"", m->variant->name);
+    for (size_t i = 0; ok && m->variant_is_guess && i < a->variant_count; i++)
+        ok = kn_buf_printf(b, "%s%s", i ? ", " : "  # the file's name does not tell; known: ", a->variants[i].name);
+    return ok;
 }
 
 bool kn_collected_profile(const kn_collected_model *m, kn_buf *into) {
     static const char *const keys[KN_PLACES] = { "diffusion_model", "text_encoder", "vision", "vae" };
-    bool ok = kn_buf_printf(into, "[model_profiles.%s]\narchitecture = \"%s\"\nvariant = \"%s\"", m->name,
-                            m->architecture->name, m->variant->name);
-    for (size_t i = 0; ok && m->variant_is_guess && i < m->architecture->variant_count; i++)
-        ok = kn_buf_printf(into, "%s%s",
-                           i ? ", " : "  # the file's name does not tell; known: ", m->architecture->variants[i].name);
-    ok = ok && kn_buf_add_text(into, "\n");
-    if (m->in_one)
-        ok = ok && add_path(into, "checkpoint", m->part[KN_PLACE_DIFFUSION]);
-    for (kn_place i = 0; ok && !m->in_one && i < KN_PLACES; i++)
+    const kn_architecture *a = m->architecture;
+    bool ok = kn_buf_printf(into, "[model_profiles.%s]\narchitecture = \"%s\"", m->name, a->name) &&
+              add_variant(into, m) && (!m->in_one || add_path(into, "checkpoint", m->part[KN_PLACE_DIFFUSION]));
+    for (kn_place i = 0; ok && !m->in_one && i < KN_PLACES; i++) {
         ok = !m->part[i] || add_path(into, keys[i], m->part[i]);
-    return ok && add_path(into, "tokenizer", m->tokenizer);
+        if (i == KN_PLACE_TEXT && m->text_is_guess)
+            ok = ok &&
+                 kn_buf_printf(into, "  # make sure that it is %s: its header does not tell", a->text_encoder->wants);
+    }
+    return ok && add_path(into, "tokenizer", m->tokenizer) && kn_buf_add_text(into, "\n");
 }

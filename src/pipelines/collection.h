@@ -32,6 +32,7 @@ typedef struct kn_collected_model {
     const kn_variant *variant;
     bool variant_is_guess;       /* the file's name does not tell */
     const char *part[KN_PLACES]; /* NULL: none */
+    bool text_is_guess;          /* the text encoder may be another one than what is wanted */
     bool in_one;                 /* all parts but the tokenizer are the same file */
     const char *tokenizer;
     const char *missing[KN_PLACES]; /* what nothing was found for, NULL behind the last one */

@@ -29,22 +29,35 @@ static kn_stage first_beyond(const kn_draw_report *plan, kn_residency residency,
     return i;
 }
 
+enum { PARTS = 16 };
+
+/* *ret: the recipe with so many parts of its width and height. */
+static bool fits_in_part(const kn_model *m, const kn_recipe *recipe, int parts, uint64_t available,
+                         const atomic_bool *stop, kn_recipe *ret) {
+    int step = m->choice.architecture->size_step;
+    kn_draw_report plan;
+    *ret = *recipe;
+    ret->width = recipe->width * parts / PARTS / step * step;
+    ret->height = recipe->height * parts / PARTS / step * step;
+    return ret->width > 0 && ret->height > 0 && kn_plan_make(m, ret, stop, &plan, NULL) &&
+           first_beyond(&plan, m->residency, available) == KN_STAGE_COUNT;
+}
+
 /* The largest size of about the same shape that fits; false: none does. */
 static bool find_size(const kn_model *m, const kn_recipe *recipe, uint64_t available, const atomic_bool *stop,
                       kn_recipe *ret) {
-    enum { PARTS = 16 };
-    int step = m->choice.architecture->size_step;
-    *ret = *recipe;
-    for (int k = PARTS - 1; k > 0; k--) {
-        kn_draw_report plan;
-        ret->width = recipe->width * k / PARTS / step * step;
-        ret->height = recipe->height * k / PARTS / step * step;
-        if (ret->width == 0 || ret->height == 0 || !kn_plan_make(m, ret, stop, &plan, NULL))
-            return false;
-        if (first_beyond(&plan, m->residency, available) == KN_STAGE_COUNT)
-            return true;
+    kn_recipe tried;
+    int fits = 0;
+    for (int beyond = PARTS; beyond - fits > 1;) {
+        int parts = (fits + beyond) / 2;
+        if (fits_in_part(m, recipe, parts, available, stop, &tried)) {
+            fits = parts;
+            *ret = tried;
+        } else {
+            beyond = parts;
+        }
     }
-    return false;
+    return fits > 0;
 }
 
 bool kn_plan_check(const kn_model *m, const kn_recipe *recipe, uint64_t available, const atomic_bool *stop,

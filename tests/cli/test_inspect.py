@@ -188,6 +188,23 @@ class Folder(Looking):
         for one in (one for group in groups for one in group["incomplete"]):
             self.assertRegex(one["missing"][0], "^a tokenizer .*tokenizer.json")
 
+    def test_doubt(self):
+        """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""
+        root = self.tree()
+        plain = root / "text_encoders" / "qwen_3_4b_other.safetensors"  # Krea's encoder under the name of Z-Image's
+        shutil.copy(root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors", plain)
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        for profile in krea["profiles"]:
+            self.assertEqual(profile["text_encoder"],
+                             str(root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors"))
+            self.assertFalse(profile["text_encoder_is_guess"])
+        (root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors").unlink()
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        for profile in krea["profiles"]:
+            self.assertEqual(profile["text_encoder"], str(plain))
+            self.assertTrue(profile["text_encoder_is_guess"])
+            self.assertIn("# make sure that it is a Qwen3-VL-4B text encoder", profile["toml"])
+
     def test_widths(self):
         """says_that_a_text_encoder_is_not_the_one_of_the_model"""
         root = self.tree("text_encoders/qwen3vl_4b_fp8_scaled.safetensors", "text_encoders/qwen_3_4b.safetensors",
