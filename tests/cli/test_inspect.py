@@ -174,7 +174,8 @@ class Folder(Looking):
         root = self.tree("text_encoders/qwen3vl_4b_fp8_scaled.safetensors", "text_encoders/qwen_3_4b.safetensors",
                          "text_encoders/Qwen3-VL-8B-Q8_0.gguf", "checkpoints/z_image_base_aio_fp8.safetensors")
         groups = {group["architecture"]: group for group in self.looks(root, code=2)["architectures"]}
-        self.assertEqual([one["missing"] for one in groups["krea2"]["incomplete"]], 2 * [["a Qwen3-VL-4B text encoder"]])
+        self.assertEqual([one["missing"] for one in groups["krea2"]["incomplete"]],
+                         2 * [["a Qwen3-VL-4B text encoder"]])
         self.assertEqual([one["missing"] for one in groups["z-image"]["incomplete"]],
                          [["a Qwen3 text encoder", "a FLUX autoencoder"]])
         text = self.inspects(str(root), code=2).out.decode()
@@ -234,9 +235,10 @@ class Folder(Looking):
         """gives_every_profile_a_name_of_its_own_and_refuses_names_that_no_profile_can_hold"""
         root = self.tree()
         model = E2E / "transformer-Q8_0.gguf"
-        for name in ("unet/more/qwen-image-2.1-Q8_0.gguf", "unet/\u00e4\u6f22.gguf", "unet/demo.gguf", "unet/a\nb.gguf"):
-            (root / name).parent.mkdir(exist_ok=True)
-            shutil.copy(model, root / name)
+        for name in ("more/qwen-image-2.1-Q8_0.gguf", "\u00e4\u6f22.gguf", "demo.gguf", "a\nb.gguf"):
+            place = root / "unet" / name
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy(model, place)
         group = self.looks(root)["architectures"][0]
         names = [profile["name"] for profile in group["profiles"]]
         self.assertEqual(names, ["demo-2", "qwen-image-2-1-q8-0", "qwen-image-2-1-q8-0-2", "model"])
