@@ -51,12 +51,21 @@ static void open_memory(const kn_scratch *s, const void *at, uint64_t bytes) {
         ASAN_UNPOISON_MEMORY_REGION(at, bytes);
 }
 
-/* limit: whole pages */
-static bool reserve(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *err) {
+static void *reserve(uint64_t bytes) {
+    return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+static bool make(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *err) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    limit = round_up(limit, page);
     kn_scratch *s = calloc(1, sizeof *s);
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
-    void *base = mmap(NULL, limit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = reserve(limit);
+    while (base == MAP_FAILED && limit > 2 * STEP) { /* a limit on the address space leaves less than there is memory */
+        limit = round_up(limit / 2, page);
+        base = reserve(limit);
+    }
     if (base == MAP_FAILED) {
         free(s);
         return kn_fail(err, KN_E_NOMEM, "%llu bytes of scratch memory cannot be reserved: %s",
@@ -71,15 +80,14 @@ static bool reserve(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *e
 }
 
 bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (limit > UINT64_MAX / 2)
         return kn_fail_nomem(err, limit);
-    return reserve(round_up(limit, page), false, ret, err);
+    return make(limit, false, ret, err);
 }
 
 bool kn_scratch_new_unbacked(kn_scratch **ret, kn_error *err) {
-    return reserve(UNBACKED_LIMIT, true, ret, err);
+    return make(UNBACKED_LIMIT, true, ret, err);
 }
 
 void kn_scratch_free(kn_scratch *s) {

@@ -11,6 +11,7 @@ from kuno import E2E, GOLDEN, SANITIZED, TINY, Case, add_cases
 
 PARTS = {"transformer": "qwen-image-2.1", "text_encoder": "qwen3-vl", "vae": "qwen-image-2.1-vae"}
 KREA2, Z_IMAGE = GOLDEN / "krea2" / "models", GOLDEN / "z-image" / "models"
+QWEN = GOLDEN / "qwen2512" / "e2e"
 
 # A folder as ComfyUI has it: where each file of the tiny models lies, under a name that people would meet.
 TREE = {
@@ -18,6 +19,9 @@ TREE = {
     "diffusion_models/My \"Krea\" 2 \\ RAW.safetensors": KREA2 / "krea2_turbo_diffusers.safetensors",
     "diffusion_models/z_image_turbo_bf16.safetensors": Z_IMAGE / "z_image_turbo_bf16.safetensors",
     "unet/qwen-image-2.1-Q8_0.gguf": E2E / "transformer-Q8_0.gguf",
+    "diffusion_models/qwen/qwen_image_2512_fp8.safetensors": QWEN / "transformer.safetensors",
+    "text_encoders/qwen/qwen_2.5_vl_7b.safetensors": QWEN / "text_encoder.safetensors",
+    "text_encoders/qwen/config.json": QWEN / "config.json",
     "checkpoints/z_image_base_aio_fp8.safetensors": Z_IMAGE / "z_image_all_in_one_fp8.safetensors",
     "text_encoders/qwen3vl_4b_fp8_scaled.safetensors": KREA2 / "qwen3vl_4b_fp8_scaled.safetensors",
     "text_encoders/qwen_3_4b.safetensors": Z_IMAGE / "qwen_3_4b.safetensors",
@@ -148,6 +152,7 @@ class Folder(Looking):
             "z-image-turbo-bf16": ("z-image", "turbo"),
             "krea2-turbo-fp8-scaled": ("krea2", "turbo"),
             "my-krea-2-raw": ("krea2", "raw"),
+            "qwen-image-2512-fp8": ("qwen-image", "base"),
         })
         self.assertEqual(profiles["z-image-turbo-bf16"]["text_encoder"],
                          str(root / "text_encoders" / "qwen_3_4b.safetensors"))
@@ -172,7 +177,8 @@ class Folder(Looking):
     def test_missing(self):
         """says_what_is_missing_to_a_diffusion_model"""
         root = self.tree("text_encoders/qwen3vl_4b_fp8_scaled.safetensors", "text_encoders/qwen_3_4b.safetensors",
-                         "text_encoders/Qwen3-VL-8B-Q8_0.gguf", "checkpoints/z_image_base_aio_fp8.safetensors")
+                         "text_encoders/Qwen3-VL-8B-Q8_0.gguf", "checkpoints/z_image_base_aio_fp8.safetensors",
+                         "text_encoders/qwen/qwen_2.5_vl_7b.safetensors")
         groups = {group["architecture"]: group for group in self.looks(root, code=2)["architectures"]}
         self.assertEqual([one["missing"] for one in groups["krea2"]["incomplete"]],
                          2 * [["a Qwen3-VL-4B text encoder"]])
@@ -244,7 +250,7 @@ class Folder(Looking):
         self.assertEqual(names, ["demo-2", "qwen-image-2-1-q8-0", "qwen-image-2-1-q8-0-2", "model"])
         problem, = self.looks(root)["problems"]
         self.assertIn("control characters", problem["error"])
-        self.assertEqual(len(tomllib.loads(self.inspects(str(root)).out.decode())["model_profiles"]), 8)
+        self.assertEqual(len(tomllib.loads(self.inspects(str(root)).out.decode())["model_profiles"]), 9)
 
     def test_loops(self):
         """visits_nothing_twice_and_opens_regular_files_only"""
@@ -254,7 +260,7 @@ class Folder(Looking):
         (root / "unet" / "link.gguf").symlink_to("qwen-image-2.1-Q8_0.gguf")
         os.mkfifo(root / "vae" / "pipe.safetensors")
         folder = self.looks(root)
-        self.assertEqual(sum(len(group["profiles"]) for group in folder["architectures"]), 5)
+        self.assertEqual(sum(len(group["profiles"]) for group in folder["architectures"]), 6)
         self.assertEqual(folder["cut"], False)
 
     def test_depth(self):

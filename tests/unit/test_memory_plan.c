@@ -5,6 +5,7 @@
 #include "pipelines/plan.h"
 
 #define E2E     KN_TEST_DATA "/qwen21-e2e/models.toml"
+#define Q2512   KN_TEST_DATA "/qwen2512/e2e/models.toml"
 #define KREA2   KN_TEST_DATA "/krea2/models.toml"
 #define Z_IMAGE KN_TEST_DATA "/z-image/models.toml"
 
@@ -66,9 +67,9 @@ static void plans_what_every_architecture_then_takes(void **state) {
         const char *config, *profile;
         double cfg;
     } cases[] = {
-        { E2E, "tiny", 1 },     { E2E, "tiny", 4 },           { E2E, "tiny-gguf", 1 },   { E2E, "tiny-int8", 1 },
-        { KREA2, "turbo", 0 },  { KREA2, "raw", 3.5 },        { KREA2, "turbo-fp8", 0 }, { Z_IMAGE, "turbo", 1 },
-        { Z_IMAGE, "base", 4 }, { Z_IMAGE, "all-in-one", 1 },
+        { E2E, "tiny", 1 },     { E2E, "tiny", 4 },    { E2E, "tiny-gguf", 1 },       { E2E, "tiny-int8", 1 },
+        { KREA2, "turbo", 0 },  { KREA2, "raw", 3.5 }, { KREA2, "turbo-fp8", 0 },     { Z_IMAGE, "turbo", 1 },
+        { Z_IMAGE, "base", 4 }, { Q2512, "tiny", 1 },  { Q2512, "tiny-rescaled", 4 }, { Z_IMAGE, "all-in-one", 1 },
     };
     for (size_t i = 0; i < KN_COUNT(cases); i++) {
         kn_wish wish = wish_of(96, 64);
@@ -91,6 +92,7 @@ static void plans_for_given_pictures(void **state) {
     check(E2E, "tiny", "exact", &wish);
     check(KREA2, "turbo", "exact", &wish);
     check(Z_IMAGE, "turbo", "exact", &wish);
+    check(Q2512, "tiny", "exact", &wish);
     kn_image_free(&pictures[0]);
     kn_image_free(&pictures[1]);
 }
