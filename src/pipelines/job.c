@@ -66,7 +66,8 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c) {
     kn_stage_report *s = &j->report->stage[stage];
     s->seconds += kn_now();
-    s->peak_bytes = kn_run_peak_bytes(&j->run);
+    s->peak_bytes = kn_run_peak_bytes(&j->run) + j->host_bytes;
+    j->host_bytes = 0;
     if (j->residency == KN_STAGED)
         kn_component_unload(c);
 }
@@ -281,6 +282,7 @@ bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret
     float *pixels = NULL;
     int height = j->h * d->factor, width = j->w * d->factor;
     uint64_t limit = memory_for_decoding(j);
+    j->host_bytes = 2 * sizeof(float) * (uint64_t)height * (uint64_t)width * (uint64_t)d->channels; /* two layouts */
     if (j->hooks->plan) {
         kn_decode_shapes(d, &j->run, j->h, j->w, limit);
         return kn_job_went_well(j, err);

@@ -14,7 +14,8 @@ typedef struct kn_job {
     kn_draw_report *report;
     kn_residency residency;
     kn_run run;
-    int channels, h, w; /* of the latent */
+    int channels, h, w;  /* of the latent */
+    uint64_t host_bytes; /* that the stage takes beside the run's memory */
 } kn_job;
 
 /* Opens the job's run; one that follows shapes only when the hooks ask for a plan. */

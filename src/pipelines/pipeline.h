@@ -91,7 +91,7 @@ typedef enum kn_stage {
 typedef struct kn_stage_report {
     const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: there was nothing to do */
     double load_seconds, seconds;
-    uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
+    uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most memory beside them in use */
 } kn_stage_report;
 
 typedef struct kn_draw_report {
