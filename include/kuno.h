@@ -95,6 +95,7 @@ typedef struct kuno_request {
     int random_seed;             /* 1: choose a seed; kuno_image tells which */
     const char *sampler;         /* NULL: the model's default, "euler" for most */
     const char *scheduler;       /* NULL: the model's own */
+    int allow_swap;              /* 1: begin even if the memory that is free will not do */
     kuno_progress_fn *progress;  /* may be NULL */
     void *progress_context;
 } kuno_request;

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "image/parameters.h"
 #include "image/png.h"
-#include "pipelines/model.h"
+#include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
 enum { TEXT_LIMIT = 4 << 20, PNG_LIMIT = 1 << 30 };
@@ -108,6 +108,7 @@ static bool make_settings(const kn_model *m, const kuno_request *q, kn_settings 
         .seed_given = !q->random_seed,
         .sampler = q->sampler,
         .scheduler = q->scheduler,
+        .allow_swap = q->allow_swap != 0,
     };
     return kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, ret, err);
 }
@@ -124,7 +125,7 @@ kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_ima
     kn_buf_init(&text, TEXT_LIMIT);
     atomic_store(&model->stop, false);
     bool ok = make_settings(m, request, &settings, &err) &&
-              m->pipeline->generate(m->pipeline, &settings.recipe, &hooks, &picture, &report, &err) &&
+              kn_model_draw(m, &settings.recipe, &hooks, &picture, &report, &err) &&
               kn_settings_describe(&settings, m->choice.profile->name, &text, &err);
     char *parameters = ok ? strdup(text.data) : NULL;
     if (ok && !parameters)

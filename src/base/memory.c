@@ -36,6 +36,19 @@ static uint64_t kernel_says(void) {
     return at && sscanf(at, "MemAvailable: %llu kB", &kib) == 1 ? (uint64_t)kib << 10 : UINT64_MAX;
 }
 
+/* A number behind its name and a space, in a file of such lines. */
+static uint64_t field(const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    unsigned long long n = 0;
+    return at && sscanf(at + strlen(name), " %llu", &n) == 1 ? n : 0;
+}
+
+/* Files that were read stay in memory and count as used, but make room when it is needed. */
+static uint64_t reclaimable_in(const char *path) {
+    char text[8192];
+    return read_small(path, text, sizeof text) ? field(text, "\nactive_file") + field(text, "\ninactive_file") : 0;
+}
+
 /* The process' own group of the unified hierarchy; limits further up are rarer and not looked at. */
 static uint64_t cgroup_says(void) {
     char text[4096], path[4200];
@@ -52,6 +65,8 @@ static uint64_t cgroup_says(void) {
     uint64_t used = number_in(path);
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.stat", own);
+    used -= KN_MIN(used, reclaimable_in(path));
     return used < limit ? limit - used : 0;
 }
 

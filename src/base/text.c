@@ -154,3 +154,15 @@ bool kn_parse_double(const char *text, double *ret) {
     *ret = v;
     return true;
 }
+
+kn_bytes_text kn_bytes(uint64_t bytes) {
+    kn_bytes_text t;
+    double n = (double)bytes;
+    if (n < 1e6)
+        snprintf(t.text, sizeof t.text, "%.1f kB", n / 1e3);
+    else if (n < 1e9)
+        snprintf(t.text, sizeof t.text, "%.1f MB", n / 1e6);
+    else
+        snprintf(t.text, sizeof t.text, "%.2f GB", n / 1e9);
+    return t;
+}

@@ -34,6 +34,12 @@ typedef struct kn_quoted_path {
 } kn_quoted_path;
 kn_quoted_path kn_quote_path(const char *path);
 
+/* "0.5 kB", "2.6 MB", "12.20 GB": powers of ten, as file managers show them. */
+typedef struct kn_bytes_text {
+    char text[24];
+} kn_bytes_text;
+kn_bytes_text kn_bytes(uint64_t bytes);
+
 /* Whole string or failure; no leading space, no locale. Integers may be decimal only. */
 bool kn_parse_u64(const char *text, uint64_t *ret);
 bool kn_parse_i64(const char *text, int64_t *ret);

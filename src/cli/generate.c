@@ -96,6 +96,8 @@ static const kn_option options[] = {
                   "narrower products where the processor gains from them, or float32 throughout"),
     KN_OPT_CHOICE(0, "residency", AT(residency), residencies,
                   "free each part of the model when it is done, or keep all for the next picture of --count"),
+    KN_OPT(FLAG, 0, "allow-swap", NULL, AT(allow_swap),
+           "begin even if the memory that is free will not do; the machine may become very slow"),
 
     KN_OPT_GROUP("Other"),
     KN_OPT_HELP,

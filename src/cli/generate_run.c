@@ -20,7 +20,7 @@
 #include "image/png.h"
 #include "image/read.h"
 #include "pipelines/dump.h"
-#include "pipelines/model.h"
+#include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
 enum { PNG_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
@@ -166,6 +166,7 @@ static bool make_settings(struct work *w, kn_error *err) {
         .sampler = o->sampler,
         .scheduler = o->scheduler,
         .rng = o->rng,
+        .allow_swap = o->allow_swap,
     };
     if (o->sigmas.count) {
         w->sigmas = malloc(o->sigmas.count * sizeof *w->sigmas);
@@ -263,7 +264,7 @@ static bool draw(struct work *w, uint64_t index, kn_error *err) {
     };
     kn_image picture = { 0 };
     kn_progress_begin(&w->progress, "encode", 0);
-    if (!w->model->pipeline->generate(w->model->pipeline, &w->settings.recipe, &hooks, &picture, &w->report, err))
+    if (!kn_model_draw(w->model, &w->settings.recipe, &hooks, &picture, &w->report, err))
         return false;
     kn_progress_begin(&w->progress, "save", 0);
     bool ok = save(w, index, &picture, err);

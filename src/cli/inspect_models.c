@@ -6,7 +6,7 @@
 
 static const kn_option options[] = {
     KN_OPT_GROUP("What to look at (default: all profiles)"),
-    KN_OPT(PATHS, 0, NULL, "FILE", AT(files), "model files, or folders with their parts"),
+    KN_OPT(PATHS, 0, NULL, "FILE", AT(files), "model files, or folders to look through, such as ComfyUI's models"),
     KN_OPT(TEXT, 0, "model-profile", "NAME", AT(model_profile), "a profile in models.toml"),
     KN_OPT(PATH, 0, "config", "FILE", AT(config), "read profiles from this models.toml"),
 

@@ -4,14 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <jansson.h>
 
+#include "base/memory.h"
 #include "base/text.h"
+#include "cli/inspect_folder.h"
 #include "cli/inspect_models.h"
 #include "cli/report.h"
 #include "pipelines/inspect.h"
-#include "pipelines/model.h"
+#include "pipelines/plan.h"
+#include "pipelines/settings.h"
 #include "text/tokenizer.h"
 
 enum { TEXT_LIMIT = 16 << 20 };
@@ -92,6 +96,36 @@ static json_t *look_at_tokenizer(const kn_source *source, bool *all_well) {
     return part;
 }
 
+/* What a picture of the profile's default size takes. A prompt of a dozen words stands for all. */
+static json_t *memory_of(const kn_model_wish *wish, kn_error *err) {
+    static const kn_wish usual = { .prompt = "a lighthouse on a rock in the evening, its light on the water",
+                                   .seed_given = true };
+    kn_model *m = NULL;
+    kn_settings s;
+    kn_draw_report plan;
+    json_t *stages = NULL;
+    if (!kn_model_open(wish, &m, err))
+        return NULL;
+    const kn_model_choice *c = &m->choice;
+    if (kn_settings_make(&usual, &c->defaults, c->architecture, c->variant, &s, err) &&
+        kn_plan_make(m, &s.recipe, NULL, &plan, err)) {
+        stages = json_array();
+        for (kn_stage i = 0; i < KN_STAGE_COUNT; i++)
+            if (plan.stage[i].name)
+                json_array_append_new(stages,
+                                      json_pack("{s:s, s:I, s:I, s:I}", "name", plan.stage[i].name, "weight_bytes",
+                                                (json_int_t)plan.stage[i].weight_bytes, "peak_bytes",
+                                                (json_int_t)plan.stage[i].peak_bytes, "needed_bytes",
+                                                (json_int_t)kn_plan_bytes(&plan, i, m->residency)));
+    }
+    kn_model_close(m);
+    uint64_t available = kn_memory_available();
+    return stages ? json_pack("{s:i, s:i, s:o, s:o}", "width", s.recipe.width, "height", s.recipe.height, "stages",
+                              stages, "available_bytes",
+                              available == UINT64_MAX ? json_null() : json_integer((json_int_t)available))
+                  : NULL;
+}
+
 static json_t *look_at_profile(const kn_inspect_models_options *o, const char *name, bool *all_well, kn_error *err) {
     const kn_model_wish wish = { .config = o->config, .profile = name };
     kn_model_choice c;
@@ -105,18 +139,18 @@ static json_t *look_at_profile(const kn_inspect_models_options *o, const char *n
         json_array_append_new(parts, look_at(&c.files.vision, a->vision, all_well));
     json_array_append_new(parts, look_at(&c.files.vae, a->vae, all_well));
     json_array_append_new(parts, look_at_tokenizer(&c.files.tokenizer, all_well));
-    json_t *profile = json_pack("{s:s, s:s, s:s, s:s, s:o}", "profile", c.profile->name, "architecture", a->name,
-                                "title", a->title, "variant", c.variant->name, "components", parts);
+    bool fits = true;
+    size_t i = 0;
+    json_t *part = NULL, *memory = NULL;
+    json_array_foreach(parts, i, part) fits &= json_is_true(json_object_get(part, "fits"));
+    kn_error why = { 0 };
+    if (fits && !(memory = memory_of(&wish, &why)))
+        *all_well = false;
+    json_t *profile = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o*, s:s*}", "profile", c.profile->name, "architecture",
+                                a->name, "title", a->title, "variant", c.variant->name, "components", parts, "memory",
+                                memory, "error", why.code == KN_OK ? NULL : why.text);
     kn_model_choice_free(&c);
     return profile;
-}
-
-/* "2.6 MB", "12.2 GB": powers of ten, as file managers show them. */
-static bool add_bytes(json_int_t bytes, kn_buf *out) {
-    double n = (double)bytes;
-    return n < 1e6   ? kn_buf_printf(out, "%.1f kB", n / 1e3)
-           : n < 1e9 ? kn_buf_printf(out, "%.1f MB", n / 1e6)
-                     : kn_buf_printf(out, "%.2f GB", n / 1e9);
 }
 
 static const char *text_at(json_t *o, const char *key) {
@@ -136,9 +170,8 @@ static bool tell_part(json_t *part, kn_buf *out) {
         json_t *count = NULL, *other = NULL;
         size_t i;
         ok = ok &&
-             kn_buf_printf(out, "    %s, %lld tensors, ", title ? title : "nothing known",
-                           (long long)number_at(part, "tensors")) &&
-             add_bytes(number_at(part, "bytes"), out) && kn_buf_add_text(out, "\n    stored as");
+             kn_buf_printf(out, "    %s, %lld tensors, %s\n    stored as", title ? title : "nothing known",
+                           (long long)number_at(part, "tensors"), kn_bytes((uint64_t)number_at(part, "bytes")).text);
         json_object_foreach(json_object_get(part, "dtypes"), name, count) ok =
             ok && kn_buf_printf(out, " %s x %lld", name, (long long)json_integer_value(count));
         if (number_at(part, "quantised_layers"))
@@ -160,6 +193,20 @@ static bool tell_part(json_t *part, kn_buf *out) {
     return ok && (!json_object_get(part, "fits") || kn_buf_add_text(out, "    fits\n"));
 }
 
+/* "memory for 1024x1024: encode 8.30 GB, diffuse 9.10 GB, decode 1.20 GB; 11.60 GB are free" */
+static bool tell_memory(json_t *memory, kn_buf *out) {
+    json_t *stage = NULL, *available = json_object_get(memory, "available_bytes");
+    size_t i = 0;
+    bool ok = kn_buf_printf(out, "memory for %lldx%lld:", (long long)number_at(memory, "width"),
+                            (long long)number_at(memory, "height"));
+    json_array_foreach(json_object_get(memory, "stages"), i, stage) ok =
+        ok && kn_buf_printf(out, "%s %s %s", i ? "," : "", text_at(stage, "name"),
+                            kn_bytes((uint64_t)number_at(stage, "needed_bytes")).text);
+    if (json_is_integer(available))
+        return ok && kn_buf_printf(out, "; %s are free\n", kn_bytes((uint64_t)json_integer_value(available)).text);
+    return ok && kn_buf_add_text(out, "; how much is free is unknown\n");
+}
+
 static bool tell(json_t *answer, kn_buf *out) {
     json_t *profile = NULL, *part = NULL;
     size_t i, k;
@@ -168,8 +215,15 @@ static bool tell(json_t *answer, kn_buf *out) {
         ok = ok && kn_buf_printf(out, "%sprofile %s: %s, %s\n", i ? "\n" : "", text_at(profile, "profile"),
                                  text_at(profile, "title"), text_at(profile, "variant"));
         json_array_foreach(json_object_get(profile, "components"), k, part) ok = ok && tell_part(part, out);
+        const char *error = text_at(profile, "error");
+        json_t *memory = json_object_get(profile, "memory");
+        if (error)
+            ok = ok && kn_buf_printf(out, "cannot be used: %s\n", error);
+        else if (memory)
+            ok = ok && tell_memory(memory, out);
     }
     json_array_foreach(json_object_get(answer, "files"), k, part) ok = ok && tell_part(part, out);
+    json_array_foreach(json_object_get(answer, "folders"), k, part) ok = ok && kn_inspect_tell_folder(part, out);
     return ok;
 }
 
@@ -196,22 +250,41 @@ static json_t *look_at_profiles(const kn_inspect_models_options *o, bool *all_we
     return profiles;
 }
 
-static json_t *look_at_files(const kn_inspect_models_options *o, bool *all_well) {
-    json_t *files = json_array();
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Files and folders, each kind in a list of its own if there is any. */
+static json_t *look_at_paths(const kn_inspect_models_options *o, bool *all_well) {
+    json_t *files = json_array(), *folders = json_array();
     for (size_t i = 0; i < o->files.count; i++) {
         const kn_source source = { .path = o->files.paths[i] };
-        json_array_append_new(files, look_at(&source, NULL, all_well));
+        if (is_folder(source.path))
+            json_array_append_new(folders, kn_inspect_folder(source.path, all_well));
+        else
+            json_array_append_new(files, look_at(&source, NULL, all_well));
     }
-    return files;
+    json_t *answer = json_object();
+    if (json_array_size(files))
+        json_object_set(answer, "files", files);
+    if (json_array_size(folders))
+        json_object_set(answer, "folders", folders);
+    json_decref(files);
+    json_decref(folders);
+    return answer;
 }
 
 int kn_inspect_models_run(const kn_inspect_models_options *o) {
-    bool all_well = true, files = o->files.count > 0;
+    bool all_well = true;
     kn_error err = { 0 };
-    json_t *found = files ? look_at_files(o, &all_well) : look_at_profiles(o, &all_well, &err);
-    if (!found)
+    json_t *answer = NULL, *profiles = NULL;
+    if (o->files.count)
+        answer = look_at_paths(o, &all_well);
+    else if ((profiles = look_at_profiles(o, &all_well, &err)))
+        answer = json_pack("{s:o}", "profiles", profiles);
+    if (!answer)
         return kn_report(NULL, &err);
-    json_t *answer = json_pack("{s:o}", files ? "files" : "profiles", found);
     KN_AUTO_BUF out;
     kn_buf_init(&out, TEXT_LIMIT);
     char *json = o->json ? json_dumps(answer, JSON_INDENT(1)) : NULL;

@@ -38,6 +38,7 @@ struct kn_run {
     const atomic_bool *stop; /* may be NULL; ops end early with KN_E_CANCELLED once it is set */
     kn_error err;
     struct kn_scratch *scratch;
+    bool shapes_only;   /* ops make their results without filling them, and read neither tensors nor weights */
     kn_watch_fn *watch; /* NULL, or shown every tensor that model code calls by name; set by the caller after opening */
     void *watch_ctx;
 };
@@ -45,6 +46,9 @@ struct kn_run {
 /* One run at a time per device. limit_bytes bounds the scratch memory (0 = physical memory). */
 bool kn_run_open(kn_device *d, kn_precision p, const atomic_bool *stop, uint64_t limit_bytes, kn_run *ret,
                  kn_error *err);
+/* A run that computes nothing: what memory a computation would take is known when it has gone through, be it more than
+ * there is. Values that are downloaded stay as they were. */
+bool kn_run_open_shapes(kn_device *d, kn_precision p, const atomic_bool *stop, kn_run *ret, kn_error *err);
 void kn_run_close(kn_run *r);
 uint64_t kn_run_peak_bytes(const kn_run *r); /* most scratch memory in use at one time since the last call */
 

@@ -15,6 +15,14 @@ bool kn_run_open(kn_device *d, kn_precision p, const atomic_bool *stop, uint64_t
     return true;
 }
 
+bool kn_run_open_shapes(kn_device *d, kn_precision p, const atomic_bool *stop, kn_run *ret, kn_error *err) {
+    kn_scratch *scratch = NULL;
+    if (!kn_scratch_new_unbacked(&scratch, err))
+        return false;
+    *ret = (kn_run){ .device = d, .precision = p, .stop = stop, .scratch = scratch, .shapes_only = true };
+    return true;
+}
+
 void kn_run_close(kn_run *r) {
     kn_scratch_free(r->scratch);
     r->scratch = NULL;
@@ -81,13 +89,13 @@ kn_tensor kn_new(kn_run *r, int rank, const int64_t *dim) {
 
 kn_tensor kn_upload(kn_run *r, int rank, const int64_t *dim, const float *values) {
     kn_tensor t = kn_new(r, rank, dim);
-    if (kn_elements(t) > 0)
+    if (!r->shapes_only && kn_elements(t) > 0)
         memcpy(kn_data(t), values, (size_t)kn_elements(t) * sizeof *values);
     return t;
 }
 
 void kn_download(kn_run *r, kn_tensor t, float *values) {
-    if (kn_op_starts(r, "download", t, 1) && kn_elements(t) > 0)
+    if (kn_op_starts(r, "download", t, 1) && !r->shapes_only && kn_elements(t) > 0)
         memcpy(values, kn_data(t), (size_t)kn_elements(t) * sizeof *values);
 }
 
@@ -123,7 +131,7 @@ void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from) {
                     kn_shape(to.rank, to.dim).text, (long long)first);
         return;
     }
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < rows && !r->shapes_only; i++)
         memcpy(kn_data(to) + i * stride + first, kn_data(from) + i * width, (size_t)width * sizeof(float));
 }
 

@@ -17,7 +17,7 @@
 #endif
 
 enum { ALIGN = 64, GAP = KN_ASAN ? 64 : 0 };
-static const uint64_t STEP = 16 << 20;
+static const uint64_t STEP = 16 << 20, UNBACKED_LIMIT = (uint64_t)1 << 40;
 
 typedef struct block {
     uint64_t at, bytes;
@@ -31,6 +31,7 @@ struct kn_scratch {
     uint64_t limit;  /* bytes reserved */
     uint64_t usable; /* bytes from the start that may be touched */
     uint64_t peak;
+    bool unbacked;
     int depth;
     block *blocks; /* by address, without gaps; the last one is never a hole */
     size_t count, room;
@@ -40,15 +41,22 @@ static uint64_t round_up(uint64_t n, uint64_t unit) {
     return (n + unit - 1) / unit * unit;
 }
 
+static void close_memory(const kn_scratch *s, const void *at, uint64_t bytes) {
+    if (!s->unbacked)
+        ASAN_POISON_MEMORY_REGION(at, bytes);
+}
+
+static void open_memory(const kn_scratch *s, const void *at, uint64_t bytes) {
+    if (!s->unbacked)
+        ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+}
+
 static void *reserve(uint64_t bytes) {
     return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
+static bool make(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *err) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
-    if (limit > UINT64_MAX / 2)
-        return kn_fail_nomem(err, limit);
     limit = round_up(limit, page);
     kn_scratch *s = calloc(1, sizeof *s);
     if (!s)
@@ -66,14 +74,26 @@ bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
     madvise(base, limit, MADV_HUGEPAGE); /* a wish: large tensors then cost fewer page faults */
     s->base = base;
     s->limit = limit;
+    s->unbacked = unbacked;
     *ret = s;
     return true;
+}
+
+bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
+    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limit > UINT64_MAX / 2)
+        return kn_fail_nomem(err, limit);
+    return make(limit, false, ret, err);
+}
+
+bool kn_scratch_new_unbacked(kn_scratch **ret, kn_error *err) {
+    return make(UNBACKED_LIMIT, true, ret, err);
 }
 
 void kn_scratch_free(kn_scratch *s) {
     if (!s)
         return;
-    ASAN_UNPOISON_MEMORY_REGION(s->base, s->usable);
+    open_memory(s, s->base, s->usable);
     munmap(s->base, s->limit);
     free(s->blocks);
     free(s);
@@ -110,13 +130,13 @@ static size_t find_smallest_hole(const kn_scratch *s, uint64_t bytes) {
 }
 
 static bool make_usable(kn_scratch *s, uint64_t end, kn_error *err) {
-    if (end <= s->usable)
+    if (end <= s->usable || s->unbacked)
         return true;
     uint64_t usable = KN_MIN(round_up(end, STEP), s->limit);
     if (mprotect(s->base + s->usable, usable - s->usable, PROT_READ | PROT_WRITE))
         return kn_fail(err, KN_E_NOMEM, "the system has no %llu more bytes of scratch memory: %s",
                        (unsigned long long)(usable - s->usable), strerror(errno));
-    ASAN_POISON_MEMORY_REGION(s->base + s->usable, usable - s->usable);
+    close_memory(s, s->base + s->usable, usable - s->usable);
     s->usable = usable;
     return true;
 }
@@ -147,7 +167,7 @@ void *kn_scratch_take(kn_scratch *s, uint64_t bytes, kn_error *err) {
     }
     s->peak = KN_MAX(s->peak, top(s));
     uint8_t *at = s->base + s->blocks[i].at;
-    ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+    open_memory(s, at, bytes);
     return at;
 }
 
@@ -167,7 +187,7 @@ static size_t find_block(const kn_scratch *s, const void *address) {
 
 static void make_hole(kn_scratch *s, size_t i) {
     block *b = &s->blocks[i];
-    ASAN_POISON_MEMORY_REGION(s->base + b->at, b->bytes);
+    close_memory(s, s->base + b->at, b->bytes);
     b->depth = HOLE;
     if (i + 1 < s->count && b[1].depth == HOLE) {
         b->bytes += b[1].bytes;

@@ -15,6 +15,8 @@ typedef struct kn_scratch kn_scratch;
 
 /* limit_bytes: 0 = physical memory. */
 bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err);
+/* Gives out addresses that must not be touched: tells what a computation would need, were it more than there is. */
+bool kn_scratch_new_unbacked(kn_scratch **ret, kn_error *err);
 void kn_scratch_free(kn_scratch *s);
 
 void *kn_scratch_take(kn_scratch *s, uint64_t bytes, kn_error *err); /* NULL: no room */

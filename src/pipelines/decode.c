@@ -122,22 +122,37 @@ bool kn_decode_tiled(const kn_decoder *d, kn_run *r, const float *latent, int h,
     return true;
 }
 
+/* Latent cells on a side of the pieces that a latent is decoded in; 0: it fits as a whole. Else the largest square that
+ * fits, a whole number of overlaps wide. */
+static int tile_side(const kn_decoder *d, int h, int w, uint64_t memory_limit) {
+    uint64_t per_cell = (uint64_t)(d->factor * d->factor) * d->bytes_per_pixel;
+    if ((uint64_t)h * w * per_cell <= memory_limit)
+        return 0;
+    int tile = 64;
+    while (tile > 16 && (uint64_t)tile * tile * per_cell > memory_limit)
+        tile /= 2;
+    return tile;
+}
+
 bool kn_decode_latent(const kn_decoder *d, kn_run *r, const float *latent, int h, int w, uint64_t memory_limit,
                       float **ret, kn_error *err) {
-    uint64_t needed = (uint64_t)h * w * d->factor * d->factor * d->bytes_per_pixel;
-    if (needed > memory_limit) {
-        /* The largest square tiles that fit, a whole number of overlaps wide; an eighth of a tile overlaps. */
-        int tile = 64;
-        while (tile > 16 && (uint64_t)tile * tile * d->factor * d->factor * d->bytes_per_pixel > memory_limit)
-            tile /= 2;
-        return kn_decode_tiled(d, r, latent, h, w, tile, tile - tile / 8, ret, err);
-    }
+    int tile = tile_side(d, h, w, memory_limit);
+    if (tile)
+        return kn_decode_tiled(d, r, latent, h, w, tile, tile - tile / 8, ret, err); /* an eighth overlaps */
     struct tile whole = { 0 };
     if (!decode_part(d, r, latent, h, w, 0, 0, h, w, &whole, err))
         return false;
     clamp(whole.at, (size_t)whole.h * whole.w * d->channels);
     *ret = whole.at;
     return true;
+}
+
+void kn_decode_shapes(const kn_decoder *d, kn_run *r, int h, int w, uint64_t memory_limit) {
+    int tile = tile_side(d, h, w, memory_limit);
+    kn_scope s = kn_scope_open(r);
+    int64_t dim[] = { tile ? KN_MIN(tile, h) : h, tile ? KN_MIN(tile, w) : w, d->latent_channels };
+    d->decode(r, d->ctx, kn_new(r, 3, dim));
+    kn_scope_close(r, s, KN_NONE);
 }
 
 bool kn_image_from_planes(const float *planes, int channels, int height, int width, kn_image *ret, kn_error *err) {

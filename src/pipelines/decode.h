@@ -21,6 +21,9 @@ bool kn_decode_latent(const kn_decoder *d, kn_run *r, const float *latent, int h
 bool kn_decode_tiled(const kn_decoder *d, kn_run *r, const float *latent, int h, int w, int tile, int stride,
                      float **ret, kn_error *err);
 
+/* What kn_decode_latent would do in a run that follows shapes only. */
+void kn_decode_shapes(const kn_decoder *d, kn_run *r, int h, int w, uint64_t memory_limit);
+
 /* 8-bit pixels from planes in -1 … 1, rounded to nearest. */
 bool kn_image_from_planes(const float *planes, int channels, int height, int width, kn_image *ret, kn_error *err);
 

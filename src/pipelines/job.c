@@ -9,6 +9,11 @@
 #include "image/resize.h"
 #include "image/transform.h"
 
+bool kn_job_open(kn_job *j, kn_device *device, kn_precision precision, kn_error *err) {
+    return j->hooks->plan ? kn_run_open_shapes(device, precision, j->hooks->stop, &j->run, err)
+                          : kn_run_open(device, precision, j->hooks->stop, 0, &j->run, err);
+}
+
 bool kn_job_progress(kn_job *j, const char *phase, int step, int steps, kn_error *err) {
     if (j->hooks->stop && atomic_load(j->hooks->stop))
         return kn_fail(err, KN_E_CANCELLED, "cancelled");
@@ -48,7 +53,7 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
     bool is_early = stage == KN_STAGE_PICTURES || stage == KN_STAGE_ENCODE;
-    if ((is_early && !noise_fits(j, err)) || !kn_component_load(c, err))
+    if ((is_early && !noise_fits(j, err)) || (!j->hooks->plan && !kn_component_load(c, err)))
         return false;
     *s = (kn_stage_report){ .name = names[stage],
                             .load_seconds = kn_now() - start,
@@ -61,7 +66,8 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c) {
     kn_stage_report *s = &j->report->stage[stage];
     s->seconds += kn_now();
-    s->peak_bytes = kn_run_peak_bytes(&j->run);
+    s->peak_bytes = kn_run_peak_bytes(&j->run) + j->host_bytes;
+    j->host_bytes = 0;
     if (j->residency == KN_STAGED)
         kn_component_unload(c);
 }
@@ -176,13 +182,10 @@ static void guide(struct sampling *s) {
         kn_guide(s->positive, s->negative, cfg, (size_t)(s->rows * s->width));
 }
 
-static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error *err) {
-    struct sampling *s = ctx;
+/* Of s->latent. */
+static void outputs(struct sampling *s, float sigma) {
     kn_run *r = &s->job->run;
     kn_scope scope = kn_scope_open(r);
-    size_t n = (size_t)(s->rows * s->width);
-    memcpy(v, x, n * sizeof *v);
-    copy_patches(&s->layout, v, s->latent, true);
     kn_tensor latent = kn_upload(r, 2, (int64_t[]){ s->rows, s->width }, s->latent);
     one_output(s, latent, sigma, false, s->positive);
     if (s->denoiser->guided && r->err.code == KN_OK) {
@@ -190,6 +193,14 @@ static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error 
         guide(s);
     }
     kn_scope_close(r, scope, KN_NONE);
+}
+
+static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error *err) {
+    struct sampling *s = ctx;
+    size_t n = (size_t)(s->rows * s->width);
+    memcpy(v, x, n * sizeof *v);
+    copy_patches(&s->layout, v, s->latent, true);
+    outputs(s, sigma);
     if (!kn_job_went_well(s->job, err))
         return false;
     copy_patches(&s->layout, v, s->positive, false);
@@ -234,12 +245,17 @@ bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *
         .layout = { j->channels, j->h, j->w, d->patch, d->order },
         .rows = (int64_t)(j->h / d->patch) * (j->w / d->patch),
         .width = (int64_t)j->channels * d->patch * d->patch,
-        .latent = malloc(3 * n * sizeof(float)),
+        .latent = calloc(3 * n, sizeof(float)),
     };
     if (!s.latent)
         return kn_fail_nomem(err, 3 * n * sizeof(float));
     s.positive = s.latent + n;
     s.negative = s.positive + n;
+    if (j->hooks->plan) {
+        outputs(&s, j->recipe->sigmas.at[0]);
+        free(s.latent);
+        return kn_job_went_well(j, err);
+    }
     kn_noise_init_steps(&s.step_noise, j->recipe->seed);
     const kn_sampling sampling = { .sampler = j->recipe->sampler,
                                    .sigmas = j->recipe->sigmas.at,
@@ -256,10 +272,22 @@ bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *
     return ok;
 }
 
+/* What decoding may take beside the weights that it needs. */
+static uint64_t memory_for_decoding(const kn_job *j) {
+    uint64_t available = kn_memory_available(), weights = j->report->stage[KN_STAGE_DECODE].weight_bytes;
+    return available == UINT64_MAX ? available : available - KN_MIN(weights, available);
+}
+
 bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err) {
     float *pixels = NULL;
     int height = j->h * d->factor, width = j->w * d->factor;
-    if (!kn_decode_latent(d, &j->run, x, j->h, j->w, kn_memory_available(), &pixels, err))
+    uint64_t limit = memory_for_decoding(j);
+    j->host_bytes = 2 * sizeof(float) * (uint64_t)height * (uint64_t)width * (uint64_t)d->channels; /* two layouts */
+    if (j->hooks->plan) {
+        kn_decode_shapes(d, &j->run, j->h, j->w, limit);
+        return kn_job_went_well(j, err);
+    }
+    if (!kn_decode_latent(d, &j->run, x, j->h, j->w, limit, &pixels, err))
         return false;
     kn_job_dump(j, "image", 3, (int64_t[]){ d->channels, height, width }, pixels);
     bool ok = kn_image_from_planes(pixels, d->channels, height, width, ret, err);

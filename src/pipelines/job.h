@@ -14,8 +14,12 @@ typedef struct kn_job {
     kn_draw_report *report;
     kn_residency residency;
     kn_run run;
-    int channels, h, w; /* of the latent */
+    int channels, h, w;  /* of the latent */
+    uint64_t host_bytes; /* that the stage takes beside the run's memory */
 } kn_job;
+
+/* Opens the job's run; one that follows shapes only when the hooks ask for a plan. */
+bool kn_job_open(kn_job *j, kn_device *device, kn_precision precision, kn_error *err);
 
 /* Tells that something has been done; false with err set when the job is to stop. */
 bool kn_job_progress(kn_job *j, const char *phase, int step, int steps, kn_error *err);
@@ -27,13 +31,6 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x);
 
 /* A stage: its component is loaded, its time and memory are measured, and it leaves again when the residency is staged.
  * End it whether or not it went well. */
-typedef enum kn_stage {
-    KN_STAGE_PICTURES, /* given pictures become latents */
-    KN_STAGE_SEE,      /* and what the text encoder sees of them */
-    KN_STAGE_ENCODE,
-    KN_STAGE_DIFFUSE,
-    KN_STAGE_DECODE,
-} kn_stage;
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err);
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c);
 
@@ -68,11 +65,12 @@ typedef struct kn_denoiser {
     void (*guide)(float *positive, const float *negative, float cfg, int64_t rows, int64_t width);
 } kn_denoiser;
 
-/* Noise, then the recipe's sampler over its sigmas. clean: a latent to start from, noised to the first sigma; NULL:
- * pure noise. x: room for the result, [channels][h][w]. */
+/* Noise, then the recipe's sampler over its sigmas; in a plan one call of the network, as all need the same memory.
+ * clean: a latent to start from, noised to the first sigma; NULL: pure noise. x: room for the result, [channels][h][w].
+ */
 bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *x, kn_error *err);
 
-/* x: [channels][h][w] -> 8-bit pixels. */
+/* x: [channels][h][w] -> 8-bit pixels; none in a plan. */
 bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err);
 
 #endif

@@ -56,6 +56,7 @@ typedef struct kn_recipe {
     int reference_count;
     unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
     const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
+    bool allow_swap;               /* try even if it cannot fit in memory */
 } kn_recipe;
 
 /* Whether the negative prompt counts: it costs a second pass of the network. */
@@ -75,13 +76,22 @@ typedef struct kn_hooks {
     kn_dump_fn *dump; /* may be NULL */
     void *dump_ctx;
     const atomic_bool *stop; /* may be NULL */
+    bool plan;               /* load and compute nothing: the report tells what memory it would take */
 } kn_hooks;
 
-enum { KN_STAGE_COUNT = 5 };
+typedef enum kn_stage {
+    KN_STAGE_PICTURES, /* given pictures become latents */
+    KN_STAGE_SEE,      /* and what the text encoder sees of them */
+    KN_STAGE_ENCODE,
+    KN_STAGE_DIFFUSE,
+    KN_STAGE_DECODE,
+    KN_STAGE_COUNT,
+} kn_stage;
+
 typedef struct kn_stage_report {
     const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: there was nothing to do */
     double load_seconds, seconds;
-    uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most scratch memory in use */
+    uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most memory beside them in use */
 } kn_stage_report;
 
 typedef struct kn_draw_report {

@@ -243,7 +243,7 @@ static bool generate(kn_pipeline *base, const kn_recipe *recipe, const kn_hooks 
                                .h = recipe->height / KN_VAE_WAN_FACTOR,
                                .w = recipe->width / KN_VAE_WAN_FACTOR } };
     *report = (kn_draw_report){ 0 };
-    bool ok = kn_run_open(p->device, p->precision, hooks->stop, 0, &c.job.run, err);
+    bool ok = kn_job_open(&c.job, p->device, p->precision, err);
     if (ok) {
         ok = run_stages(&c, ret, err);
         kn_run_close(&c.job.run);

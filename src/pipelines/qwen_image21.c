@@ -445,7 +445,7 @@ static bool generate(kn_pipeline *base, const kn_recipe *recipe, const kn_hooks 
                        .channels = KN_VAE21_CHANNELS,
                        .h = recipe->height / KN_VAE21_FACTOR,
                        .w = recipe->width / KN_VAE21_FACTOR };
-    bool ok = kn_run_open(p->device, p->precision, hooks->stop, 0, &c->job.run, err);
+    bool ok = kn_job_open(&c->job, p->device, p->precision, err);
     if (ok) {
         ok = run_stages(c, ret, err);
         kn_run_close(&c->job.run);

@@ -2,17 +2,41 @@
 
 import json
 import os
+import shutil
+import tomllib
 
 import safetensors
 import tap
-from kuno import E2E, SANITIZED, TINY, Case, add_cases
+from kuno import E2E, GOLDEN, SANITIZED, TINY, Case, add_cases
 
 PARTS = {"transformer": "qwen-image-2.1", "text_encoder": "qwen3-vl", "vae": "qwen-image-2.1-vae"}
+KREA2, Z_IMAGE = GOLDEN / "krea2" / "models", GOLDEN / "z-image" / "models"
+QWEN = GOLDEN / "qwen2512" / "e2e"
+
+# A folder as ComfyUI has it: where each file of the tiny models lies, under a name that people would meet.
+TREE = {
+    "diffusion_models/krea2_turbo_fp8_scaled.safetensors": KREA2 / "krea2_turbo_fp8_scaled.safetensors",
+    "diffusion_models/My \"Krea\" 2 \\ RAW.safetensors": KREA2 / "krea2_turbo_diffusers.safetensors",
+    "diffusion_models/z_image_turbo_bf16.safetensors": Z_IMAGE / "z_image_turbo_bf16.safetensors",
+    "unet/qwen-image-2.1-Q8_0.gguf": E2E / "transformer-Q8_0.gguf",
+    "diffusion_models/qwen/qwen_image_2512_fp8.safetensors": QWEN / "transformer.safetensors",
+    "text_encoders/qwen/qwen_2.5_vl_7b.safetensors": QWEN / "text_encoder.safetensors",
+    "text_encoders/qwen/config.json": QWEN / "config.json",
+    "checkpoints/z_image_base_aio_fp8.safetensors": Z_IMAGE / "z_image_all_in_one_fp8.safetensors",
+    "text_encoders/qwen3vl_4b_fp8_scaled.safetensors": KREA2 / "qwen3vl_4b_fp8_scaled.safetensors",
+    "text_encoders/qwen_3_4b.safetensors": Z_IMAGE / "qwen_3_4b.safetensors",
+    "text_encoders/Qwen3-VL-8B-Q8_0.gguf": E2E / "text_encoder-Q8_0.gguf",
+    "vae/qwen_image_vae.safetensors": KREA2 / "qwen_image_vae.safetensors",
+    "vae/qwen_image_2.1_vae.safetensors": E2E / "vae.safetensors",
+    "tokenizers/krea2": GOLDEN / "tokenizer-tiny",
+    "tokenizers/z-image": Z_IMAGE / "tokenizer",
+    "tokenizers/qwen/tokenizer.json": E2E / "tokenizer.json",
+}
 SECONDS = 1
 TRIES = 4
 
 
-class Inspect(Case):
+class Looking(Case):
     def inspects(self, *args, code=0):
         result = self.kuno("inspect-models", *args)
         self.assertEqual((result.code, result.err), (code, ""))
@@ -21,6 +45,8 @@ class Inspect(Case):
     def inspects_json(self, *args, code=0):
         return json.loads(self.inspects("--json", *args, code=code).out)
 
+
+class Inspect(Looking):
     def test_demo(self):
         """says_that_every_part_of_the_demo_model_fits"""
         profile, = self.inspects_json()["profiles"]
@@ -53,11 +79,6 @@ class Inspect(Case):
         path = self.write("models.toml", text)
         profile, = self.inspects_json("--config", path, "--model-profile", "tiny", code=2)["profiles"]
         self.assertEqual([part["slot"] for part in profile["components"] if not part["fits"]], ["VAE"])
-
-    def test_folder(self):
-        """says_that_a_folder_is_no_model_file"""
-        part, = self.inspects_json(str(self.inputs), code=2)["files"]
-        self.assertIn("is a folder", part["error"])
 
     def test_unknown(self):
         """says_that_a_sound_file_belongs_to_no_known_network"""
@@ -103,6 +124,177 @@ class Inspect(Case):
     def test_unknown_profile(self):
         """refuses_an_unknown_profile"""
         self.refuses(["inspect-models", "--model-profile", "nope"], "unknown model profile 'nope'", "demo")
+
+
+class Folder(Looking):
+    def tree(self, *left_out):
+        root = self.inputs / "models"
+        for name, source in TREE.items():
+            if name not in left_out:
+                place = root / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (shutil.copytree if source.is_dir() else shutil.copy)(source, place)
+        return root
+
+    def looks(self, root, code=0):
+        folder, = self.inspects_json(str(root), code=code)["folders"]
+        return folder
+
+    def test_profiles(self):
+        """prints_profiles_that_draw_when_pasted"""
+        root = self.tree()
+        text = self.inspects(str(root)).out.decode()
+        path = self.write("models.toml", text)
+        profiles = tomllib.loads(text)["model_profiles"]
+        self.assertEqual({name: (p["architecture"], p["variant"]) for name, p in profiles.items()}, {
+            "qwen-image-2-1-q8-0": ("qwen-image-2.1", "base"),
+            "z-image-base-aio-fp8": ("z-image", "base"),
+            "z-image-turbo-bf16": ("z-image", "turbo"),
+            "krea2-turbo-fp8-scaled": ("krea2", "turbo"),
+            "my-krea-2-raw": ("krea2", "raw"),
+            "qwen-image-2512-fp8": ("qwen-image", "base"),
+        })
+        self.assertEqual(profiles["z-image-turbo-bf16"]["text_encoder"],
+                         str(root / "text_encoders" / "qwen_3_4b.safetensors"))
+        self.assertEqual(profiles["z-image-turbo-bf16"]["tokenizer"], str(root / "tokenizers" / "z-image"))
+        self.assertEqual(profiles["z-image-base-aio-fp8"]["checkpoint"],
+                         str(root / "checkpoints" / "z_image_base_aio_fp8.safetensors"))
+        for name in profiles:
+            self.draws("a boat", "--config", path, "--model-profile", name, "--size", "32x32", "--seed", "1",
+                       "--output", f"{name}.png")
+            self.assertTrue((self.folder / f"{name}.png").exists())
+
+    def test_json(self):
+        """says_the_same_in_json"""
+        root = self.tree()
+        groups = self.looks(root)["architectures"]
+        tables = "\n".join(profile["toml"] for group in groups for profile in group["profiles"])
+        self.assertEqual(tomllib.loads(tables), tomllib.loads(self.inspects(str(root)).out.decode()))
+        profile, = groups[0]["profiles"]
+        self.assertEqual((groups[0]["architecture"], profile["name"], profile["variant_is_guess"]),
+                         ("qwen-image-2.1", "qwen-image-2-1-q8-0", True))
+
+    def test_missing(self):
+        """says_what_is_missing_to_a_diffusion_model"""
+        root = self.tree("text_encoders/qwen3vl_4b_fp8_scaled.safetensors", "text_encoders/qwen_3_4b.safetensors",
+                         "text_encoders/Qwen3-VL-8B-Q8_0.gguf", "checkpoints/z_image_base_aio_fp8.safetensors",
+                         "text_encoders/qwen/qwen_2.5_vl_7b.safetensors")
+        groups = {group["architecture"]: group for group in self.looks(root, code=2)["architectures"]}
+        self.assertEqual([one["missing"] for one in groups["krea2"]["incomplete"]],
+                         2 * [["a Qwen3-VL-4B text encoder"]])
+        self.assertEqual([one["missing"] for one in groups["z-image"]["incomplete"]],
+                         [["a Qwen3 text encoder", "a FLUX autoencoder"]])
+        text = self.inspects(str(root), code=2).out.decode()
+        self.assertIn("is a diffusion model; missing: a Qwen3-VL-4B text encoder\n", text)
+        self.assertEqual(tomllib.loads(text), {})
+
+    def test_tokenizer(self):
+        """says_that_a_tokenizer_is_missing"""
+        root = self.tree("tokenizers/krea2", "tokenizers/z-image", "tokenizers/qwen/tokenizer.json")
+        groups = self.looks(root, code=2)["architectures"]
+        for one in (one for group in groups for one in group["incomplete"]):
+            self.assertRegex(one["missing"][0], "^a tokenizer .*tokenizer.json")
+
+    def test_doubt(self):
+        """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""
+        root = self.tree()
+        plain = root / "text_encoders" / "qwen_3_4b_other.safetensors"  # Krea's encoder under the name of Z-Image's
+        shutil.copy(root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors", plain)
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        for profile in krea["profiles"]:
+            self.assertEqual(profile["text_encoder"],
+                             str(root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors"))
+            self.assertFalse(profile["text_encoder_is_guess"])
+        (root / "text_encoders" / "qwen3vl_4b_fp8_scaled.safetensors").unlink()
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        for profile in krea["profiles"]:
+            self.assertEqual(profile["text_encoder"], str(plain))
+            self.assertTrue(profile["text_encoder_is_guess"])
+            self.assertIn("# make sure that it is a Qwen3-VL-4B text encoder", profile["toml"])
+
+    def test_widths(self):
+        """says_that_a_text_encoder_is_not_the_one_of_the_model"""
+        root = self.tree("text_encoders/qwen3vl_4b_fp8_scaled.safetensors", "text_encoders/qwen_3_4b.safetensors",
+                         "checkpoints/z_image_base_aio_fp8.safetensors")
+        groups = {group["architecture"]: group for group in self.looks(root)["architectures"]}
+        self.assertEqual([one["missing"] for one in groups["krea2"]["incomplete"]], [[], []])
+        for one in groups["krea2"]["incomplete"]:
+            self.assertIn("text encoder: ", one["error"])
+
+    def test_others(self):
+        """counts_other_models_and_names_damaged_ones"""
+        root = self.tree()
+        for name in ("one", "two"):
+            (root / f"{name}.safetensors").write_bytes(safetensors.make({
+                f"{name}.lora_A.weight": ("F32", [1], bytes(4))}))
+        (root / "upscaler.safetensors").write_bytes(safetensors.make({"body": ("F32", [1], bytes(4))}))
+        (root / "notes.safetensors").write_text("these are notes")
+        cut = root / "vae" / "cut.safetensors"
+        cut.write_bytes((E2E / "vae.safetensors").read_bytes()[:-100])
+        folder = self.looks(root)
+        self.assertEqual(folder["others"], {"a LoRA": 2, "unknown": 1})
+        problem, = folder["problems"]
+        self.assertEqual(problem["path"], str(cut))
+        self.assertIn("truncated", problem["error"])
+
+    def test_names(self):
+        """gives_every_profile_a_name_of_its_own_and_refuses_names_that_no_profile_can_hold"""
+        root = self.tree()
+        model = E2E / "transformer-Q8_0.gguf"
+        for name in ("more/qwen-image-2.1-Q8_0.gguf", "\u00e4\u6f22.gguf", "demo.gguf", "a\nb.gguf"):
+            place = root / "unet" / name
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy(model, place)
+        group = self.looks(root)["architectures"][0]
+        names = [profile["name"] for profile in group["profiles"]]
+        self.assertEqual(names, ["demo-2", "qwen-image-2-1-q8-0", "qwen-image-2-1-q8-0-2", "model"])
+        problem, = self.looks(root)["problems"]
+        self.assertIn("control characters", problem["error"])
+        self.assertEqual(len(tomllib.loads(self.inspects(str(root)).out.decode())["model_profiles"]), 9)
+
+    def test_loops(self):
+        """visits_nothing_twice_and_opens_regular_files_only"""
+        root = self.tree()
+        (root / "again").symlink_to(root)
+        (root / "unet" / "up").symlink_to("..")
+        (root / "unet" / "link.gguf").symlink_to("qwen-image-2.1-Q8_0.gguf")
+        os.mkfifo(root / "vae" / "pipe.safetensors")
+        folder = self.looks(root)
+        self.assertEqual(sum(len(group["profiles"]) for group in folder["architectures"]), 6)
+        self.assertEqual(folder["cut"], False)
+
+    def test_depth(self):
+        """says_when_a_tree_is_too_deep"""
+        deep = self.inputs / "deep"
+        (deep / "/".join("abcdefghijklmnop")).mkdir(parents=True)
+        self.assertEqual(self.looks(deep, code=2)["cut"], True)
+
+    def test_nothing(self):
+        """says_that_a_folder_holds_no_model"""
+        text = self.inspects(str(self.inputs), code=2).out.decode()
+        self.assertIn("there is no diffusion model that could be used", text)
+
+
+class Memory(Looking):
+    def test_profile(self):
+        """says_how_much_memory_each_stage_takes"""
+        profile, = self.inspects_json(*TINY, "--model-profile", "tiny")["profiles"]
+        memory = profile["memory"]
+        self.assertEqual((memory["width"], memory["height"]), (1024, 1024))
+        self.assertEqual([stage["name"] for stage in memory["stages"]], ["encode", "diffuse", "decode"])
+        result = json.loads(self.draws("a boat", "--json", *TINY, "--size", "64x64", "--steps", "1").out)
+        for planned, drawn in zip(memory["stages"], result["stages"]):
+            self.assertEqual(planned["weight_bytes"], drawn["weight_bytes"])
+            self.assertGreaterEqual(planned["needed_bytes"], planned["weight_bytes"] + planned["peak_bytes"])
+            self.assertGreaterEqual(planned["peak_bytes"], drawn["peak_bytes"])
+        self.assertRegex(self.inspects().out.decode(), r"\nmemory for 128x128: encode \S+ MB, diffuse \S+ MB, decode ")
+
+    def test_swap(self):
+        """draws_the_same_when_swapping_is_allowed"""
+        picture = ("a boat", *TINY, "--size", "32x32", "--steps", "1", "--seed", "1", "--output")
+        self.draws(*picture, "plain.png")
+        self.draws(*picture, "swap.png", "--allow-swap")
+        self.assertEqual((self.folder / "plain.png").read_bytes(), (self.folder / "swap.png").read_bytes())
 
 
 def recognises(name, kind):

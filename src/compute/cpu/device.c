@@ -76,6 +76,8 @@ static void run_item(void *ctx, size_t item, unsigned thread) {
 
 bool kn_parallel(kn_run *r, size_t items, double work, kn_pool_fn *fn, void *ctx) {
     struct loop l = { r, fn, ctx };
+    if (r->shapes_only)
+        return kn_go_on(r);
     if (work < LITTLE_WORK)
         for (size_t i = 0; i < items; i++)
             run_item(&l, i, 0);

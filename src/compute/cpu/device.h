@@ -55,7 +55,8 @@ bool kn_go_on(kn_run *r);
 bool kn_op_starts(kn_run *r, const char *op, kn_tensor x, int rank);
 
 /* Calls fn for every item on the pool, but skips the rest once the run is asked to stop. Returns kn_go_on. work: the
- * multiplications or so in all of it; little work stays on the calling thread. */
+ * multiplications or so in all of it; little work stays on the calling thread. A run that follows shapes only does
+ * nothing. */
 bool kn_parallel(kn_run *r, size_t items, double work, kn_pool_fn *fn, void *ctx);
 
 /* The same over ranges of up to `unit` of n things each. */

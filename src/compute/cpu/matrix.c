@@ -112,7 +112,8 @@ void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, con
     p.fill = fill;
     p.ctx = ctx;
     if (p.inner == 0) {
-        fill_with_bias(&p);
+        if (!r->shapes_only)
+            fill_with_bias(&p);
         return;
     }
     choose_tiles(&p, kn_device_threads(r->device));
@@ -209,6 +210,8 @@ static void decode_row(kn_run *r, const kn_weight *table, int32_t id, float shar
                     (long long)table->dim[0]);
         return;
     }
+    if (r->shapes_only)
+        return;
     kernels->decode[table->dtype]((const uint8_t *)table->data + (size_t)id * row_bytes, width,
                                   scale_of(table, id) * share, to);
     if (table->turned_group)
@@ -234,7 +237,7 @@ kn_tensor kn_embedding_blend(kn_run *r, const kn_weight *table, const int32_t *i
         float *sum = kn_data(y) + i / taps * width;
         bool first = i % taps == 0;
         decode_row(r, table, ids[i], shares[i], first ? sum : kn_data(part));
-        if (!first)
+        if (!first && !r->shapes_only)
             r->device->kernels.add(sum, kn_data(part), (size_t)width);
     }
     kn_drop(r, part);

@@ -65,8 +65,10 @@ kn_tensor kn_rms_norm_modulate(kn_run *r, kn_tensor x, const kn_weight *w, kn_te
     kn_tensor both = kn_new(r, 1, &width); /* weight * (1 + scale): one vector for all rows */
     if (!kn_go_on(r))
         return kn_none;
-    memcpy(kn_data(both), weight, (size_t)width * sizeof *weight);
-    r->device->kernels.add_gated(kn_data(both), weight, kn_data(scale), (size_t)width);
+    if (!r->shapes_only) {
+        memcpy(kn_data(both), weight, (size_t)width * sizeof *weight);
+        r->device->kernels.add_gated(kn_data(both), weight, kn_data(scale), (size_t)width);
+    }
     kn_tensor y = norm(r, x, (struct norm){ .w = kn_data(both), .eps = eps }, rms_range);
     kn_drop(r, both);
     return y;

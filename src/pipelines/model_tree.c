@@ -1,0 +1,161 @@
+#include "pipelines/model_tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/array.h"
+
+struct place {
+    dev_t device;
+    ino_t number;
+};
+
+struct walk {
+    kn_model_tree tree;
+    struct place *seen;
+    size_t seen_count, seen_room, entries;
+    kn_error *err;
+};
+
+static bool add(kn_paths *paths, char *path, kn_error *err) {
+    char **all = path ? kn_array_grow(paths->at, paths->count, &paths->room, sizeof *all, err) : NULL;
+    if (!all) {
+        free(path);
+        return kn_fail_nomem(err, sizeof *all);
+    }
+    paths->at = all;
+    all[paths->count++] = path;
+    return true;
+}
+
+static void free_paths(kn_paths *paths) {
+    for (size_t i = 0; i < paths->count; i++)
+        free(paths->at[i]);
+    free(paths->at);
+    *paths = (kn_paths){ 0 };
+}
+
+void kn_model_tree_free(kn_model_tree *t) {
+    free_paths(&t->files);
+    free_paths(&t->tokenizers);
+    free_paths(&t->unreadable);
+}
+
+static char *join(const char *folder, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name) < 0 ? NULL : path;
+}
+
+/* Whether a place is met for the first time. */
+static bool is_new(struct walk *w, const struct stat *st) {
+    for (size_t i = 0; i < w->seen_count; i++)
+        if (w->seen[i].device == st->st_dev && w->seen[i].number == st->st_ino)
+            return false;
+    struct place *all = kn_array_grow(w->seen, w->seen_count, &w->seen_room, sizeof *all, w->err);
+    if (!all)
+        return false;
+    w->seen = all;
+    all[w->seen_count++] = (struct place){ st->st_dev, st->st_ino };
+    return true;
+}
+
+/* The length of its header and "{", or GGUF's magic. */
+static bool begins_like_model(const char *path) {
+    enum { MAX_HEADER = 100000000 };
+    uint8_t start[9];
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    size_t n = fread(start, 1, sizeof start, f);
+    fclose(f);
+    uint64_t header = 0;
+    for (size_t i = 0; i < 8 && n == sizeof start; i++)
+        header |= (uint64_t)start[i] << 8 * i;
+    return n == sizeof start && (memcmp(start, "GGUF", 4) == 0 || (header <= MAX_HEADER && start[8] == '{'));
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in a folder, in their order. */
+static bool list(struct walk *w, const char *folder, kn_paths *names) {
+    DIR *d = opendir(folder);
+    if (!d)
+        return add(&w->tree.unreadable, strdup(folder), w->err);
+    bool ok = true;
+    for (struct dirent *e = NULL; ok && (e = readdir(d));) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (w->entries == KN_TREE_MAX_ENTRIES) {
+            w->tree.cut = true;
+            break;
+        }
+        w->entries++;
+        ok = add(names, strdup(e->d_name), w->err);
+    }
+    closedir(d);
+    if (names->count)
+        qsort(names->at, names->count, sizeof *names->at, by_name);
+    return ok;
+}
+
+static bool has(const kn_paths *names, const char *name) {
+    return names->count && bsearch(&name, names->at, names->count, sizeof *names->at, by_name);
+}
+
+static bool walk_folder(struct walk *w, const char *folder, int depth);
+
+/* Takes path. */
+static bool look_at(struct walk *w, char *path, int depth) {
+    struct stat st;
+    bool ok = true;
+    if (!path)
+        return kn_fail_nomem(w->err, sizeof path);
+    bool there = stat(path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode) && is_new(w, &st))
+        ok = walk_folder(w, path, depth + 1);
+    else if (there && S_ISREG(st.st_mode) && begins_like_model(path) && is_new(w, &st))
+        return add(&w->tree.files, path, w->err);
+    free(path);
+    return ok && w->err->code == KN_OK;
+}
+
+static bool walk_folder(struct walk *w, const char *folder, int depth) {
+    kn_paths names = { 0 };
+    if (depth > KN_TREE_MAX_DEPTH) {
+        w->tree.cut = true;
+        return true;
+    }
+    bool ok = list(w, folder, &names);
+    if (ok && (has(&names, "tokenizer.json") || (has(&names, "vocab.json") && has(&names, "merges.txt"))))
+        ok = add(&w->tree.tokenizers, strdup(folder), w->err);
+    for (size_t i = 0; ok && i < names.count; i++)
+        ok = look_at(w, join(folder, names.at[i]), depth);
+    free_paths(&names);
+    return ok;
+}
+
+bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err) {
+    kn_error own = { 0 };
+    struct walk w = { .err = &own };
+    char *root = realpath(folder, NULL);
+    struct stat st;
+    bool ok = (root && stat(root, &st) == 0) || kn_fail(&own, KN_E_NOT_FOUND, "%s", strerror(errno));
+    ok = ok && is_new(&w, &st) && walk_folder(&w, root, 0);
+    if (ok && w.tree.unreadable.count && strcmp(w.tree.unreadable.at[0], root) == 0)
+        ok = kn_fail(&own, KN_E_IO, "the folder cannot be read");
+    free(w.seen);
+    free(root);
+    if (ok) {
+        *ret = w.tree;
+        return true;
+    }
+    kn_model_tree_free(&w.tree);
+    return kn_fail(err, own.code, "%s", own.text);
+}

@@ -1,0 +1,28 @@
+/* What lies in a folder of models and all folders below it: model files, told by their first bytes, and tokenizers.
+ *
+ * Links are followed, but nothing is visited twice, so that loops end. What begins with a dot is left out. */
+#ifndef KN_PIPELINES_MODEL_TREE_H
+#define KN_PIPELINES_MODEL_TREE_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { KN_TREE_MAX_DEPTH = 12, KN_TREE_MAX_ENTRIES = 100000 };
+
+typedef struct kn_paths {
+    char **at;
+    size_t count, room;
+} kn_paths;
+
+typedef struct kn_model_tree {
+    kn_paths files;      /* safetensors and GGUF, in the order of their names */
+    kn_paths tokenizers; /* folders with tokenizer.json, or with vocab.json and merges.txt */
+    kn_paths unreadable; /* folders */
+    bool cut;            /* there is more than the limits allow */
+} kn_model_tree;
+
+bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err);
+void kn_model_tree_free(kn_model_tree *t);
+
+#endif
