@@ -16,7 +16,7 @@
 #include "compute/ops.h"
 #include "weights/weights.h"
 
-/* The path of a file for those who open it themselves. */
+/* The path of a file for those who open it themselves. Here and below, a whole path is one, too. */
 typedef struct golden_file {
     char path[512];
 } golden_file;
