@@ -12,8 +12,7 @@
 #include "pipelines/krea2.h"
 #include "safetensors_maker.h"
 
-#define CONFIG  KN_TEST_DATA "/krea2/models.toml"
-#define SHIPPED KN_SOURCE "/tests/golden" /* where numbers are known */
+#define CONFIG KN_TEST_DATA "/krea2/models.toml"
 
 /* Diffusion transformer. */
 

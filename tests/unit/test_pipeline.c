@@ -188,7 +188,7 @@ static void run_demo_case(json_t *row, const char *precision) {
     print_message("  %s, %s\n", name, precision);
     snprintf(path, sizeof path, DEMO "/golden/%s.safetensors", name);
     golden want = golden_open(path);
-    const kn_model_wish model_wish = { .config = KN_SOURCE "/tests/golden/demo.toml",
+    const kn_model_wish model_wish = { .config = SHIPPED "/demo.toml",
                                        .profile = guided ? "demo-free" : "demo-turbo",
                                        .precision = precision };
     kn_model *m = open_model(&model_wish);
@@ -513,7 +513,7 @@ static void inspection_counts_the_quantised_layers_of_every_format(void **state)
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         char path[512];
-        snprintf(path, sizeof path, "%s/%s", KN_SOURCE "/tests/golden", rows[i].file); /* where the numbers are known */
+        snprintf(path, sizeof path, "%s/%s", SHIPPED, rows[i].file);
         const kn_source source = { .path = path };
         kn_inspection found;
         kn_error err = { 0 };

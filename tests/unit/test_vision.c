@@ -336,7 +336,7 @@ static void a_layout_that_does_not_fit_is_refused(void **state) {
         { { .depth = 5, .width = 32, .heads = 2, .deepstack_count = 2 }, "its configuration says 5, 32 and 2" },
         { { .depth = 5, .width = 32, .heads = 3, .deepstack_count = 3 }, "3 heads do not divide" },
     };
-    golden g = golden_open(KN_SOURCE "/tests/golden/qwen3-vl/weights.safetensors"); /* where the numbers are known */
+    golden g = golden_open(SHIPPED "/qwen3-vl/weights.safetensors");
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         static kn_qwen_vision m;
         m.layout = rows[i].layout;
