@@ -1,8 +1,8 @@
 """Runs the program from outside, as its users meet it.
 
 Each case has a folder of its own that is the working folder, an empty home beside it, and a watch on both time and
-memory. KUNO names the program, KUNO_SANITIZE what it was built to watch ("none" in an ordinary build), KUNO_GOLDEN the folder of
-recorded values.
+memory. KUNO names the program, KUNO_SANITIZE what it was built to watch ("none" in an ordinary build), KUNO_GOLDEN the
+folder of recorded values.
 """
 
 import os

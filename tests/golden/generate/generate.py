@@ -2,7 +2,7 @@
 
 python generate.py --seed N --out DIR [PART...]
 
-The set that comes with Kuno is that of seed 10. Odd seeds make the tiny models, prompts and pictures of other sizes.
+The set that comes with Kuno is that of seed 10. Odd seeds give Qwen-Image 2.1 and pictures other sizes.
 """
 
 import argparse
@@ -24,8 +24,16 @@ import tokenizer
 import z_image
 
 DICED = (tokenizer, text_encoder, fp8, noise, sampling, krea2, z_image, manifests)  # the seed chooses all sizes
-IN_VARIANTS = (qwen_vl, qwen21_dit, qwen21_vae, qwen21_e2e, int8_convrot, gguf_files, images)
-SEED_OFFSET = 31  # of the latter, so that one seed tells both halves of the set
+# In two variants, the second for odd seeds; each with the distance of its own seed from that of the set.
+IN_VARIANTS = {
+    qwen21_dit: 1,
+    qwen21_vae: 11,
+    qwen_vl: 21,
+    qwen21_e2e: 31,
+    gguf_files: 41,
+    int8_convrot: 51,
+    images: 81,
+}
 
 
 def main():
@@ -43,7 +51,7 @@ def main():
         if parts[name] in DICED:
             parts[name].main(a.seed, a.out)
         else:
-            parts[name].main(a.seed + SEED_OFFSET, a.out, a.seed % 2)
+            parts[name].main(a.seed + IN_VARIANTS[parts[name]], a.out, a.seed % 2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""GGUF: raw blocks of every supported type with their values, container files (v2, v3), files to refuse, a Q4_K model."""
+"""GGUF: raw blocks of every type with their values, container files (v2, v3), files to refuse, a Q4_K model."""
 
 import os
 import struct
@@ -153,7 +153,10 @@ def container(out, rng):
             "t.strs": ["a", "", "\u6c34"],
             "t.floats": [0.5, -1.5],
         },
-        note="expected.safetensors shapes are row-major; the file stores dimensions fastest first. v2 differs only in the version field.",
+        note=(
+            "expected.safetensors shapes are row-major; the file stores dimensions fastest first. v2 differs only in"
+            " the version field."
+        ),
     )
     bad = f"{out}/refuse"
     os.makedirs(bad, exist_ok=True)
@@ -185,7 +188,7 @@ def container(out, rng):
 
 
 def model_q4k(out, seed, rng):
-    """A 2.1 transformer with real axes (head 128) whose matrices are Q4_K blocks; values from the dequantised weights."""
+    """A 2.1 transformer with real axes (head 128) whose matrices are Q4_K blocks; values of the decoded weights."""
     import qwen21_dit
     from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21Transformer2DModel
 

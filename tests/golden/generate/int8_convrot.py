@@ -99,6 +99,9 @@ def main(seed, out, variant):
             "y_rel_l2": 5e-3,
             "y_weight_only_rel_l2": 1e-4,
         },
-        note="y: rotate, quantise per row, integer product, scale. y_weight_only: dequantised and un-rotated weight in float32. rotated_x, x_scale, weight, rows: rel_l2 1e-4. "
-        "x_q may differ by one where the rotated value sits on a rounding tie; then y differs too, hence its wider tolerance. Row 4 of every x is zero.",
+        note=(
+            "y: rotate, quantise per row, integer product, scale. y_weight_only: dequantised and un-rotated weight in"
+            " float32. rotated_x, x_scale, weight, rows: rel_l2 1e-4. x_q may differ by one where the rotated value"
+            " sits on a rounding tie; then y differs too, hence its wider tolerance. Row 4 of every x is zero."
+        ),
     )

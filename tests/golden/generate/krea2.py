@@ -55,7 +55,8 @@ def to_original(state):
     exact = {"txt_in.norm.weight": "txtmlp.0.scale", "final_layer.norm.weight": "last.norm.scale",
              "final_layer.scale_shift_table": "last.modulation.lin"}  # fmt: skip
     block = {
-        "attn.to_q.weight": "attn.wq.weight", "attn.to_k.weight": "attn.wk.weight", "attn.to_v.weight": "attn.wv.weight",
+        "attn.to_q.weight": "attn.wq.weight", "attn.to_k.weight": "attn.wk.weight",
+        "attn.to_v.weight": "attn.wv.weight",
         "attn.to_gate.weight": "attn.gate.weight", "attn.to_out.0.weight": "attn.wo.weight",
         "attn.norm_q.weight": "attn.qknorm.qnorm.scale", "attn.norm_k.weight": "attn.qknorm.knorm.scale",
         "ff.gate.weight": "mlp.gate.weight", "ff.up.weight": "mlp.up.weight", "ff.down.weight": "mlp.down.weight",
@@ -223,8 +224,10 @@ def main(seed, out):
         "text_layers": 12, "timestep_dim": 256, "rope_theta": 1000.0,
         "rope_axes": list(dit.config.axes_dims_rope), "norm_eps": 1e-5, "patch": 2, "channels": 16,
     }  # fmt: skip
-    write_json(os.path.join(models, "configs.json"), {"transformer": config, "text_encoder": te_config | {"rope_theta": 5e6},
-                                                      "vae": {"base_dim": base_dim}})  # fmt: skip
+    write_json(
+        os.path.join(models, "configs.json"),
+        {"transformer": config, "text_encoder": te_config | {"rope_theta": 5e6}, "vae": {"base_dim": base_dim}},
+    )
 
     # Autoencoder.
     vae_config = {"base_dim": base_dim, "z_dim": 16, "dim_mult": [1, 2, 4, 4], "num_res_blocks": 2}
@@ -274,8 +277,12 @@ def main(seed, out):
     # End to end: Turbo, Raw (guidance and computed mu), Turbo with scaled FP8 files.
     prompts = [make_prompt(dice) for _ in range(4)]
     width, height = dice.pick([(96, 64), (64, 96), (80, 64), (112, 48), (48, 80)])
-    plain = {"diffusion": "../models/krea2_turbo_bf16.safetensors", "text_encoder": "../models/qwen3vl_4b_bf16.safetensors",
-             "vae": "../models/qwen_image_vae.safetensors", "tokenizer": "../models/tokenizer"}  # fmt: skip
+    plain = {
+        "diffusion": "../models/krea2_turbo_bf16.safetensors",
+        "text_encoder": "../models/qwen3vl_4b_bf16.safetensors",
+        "vae": "../models/qwen_image_vae.safetensors",
+        "tokenizer": "../models/tokenizer",
+    }
     scaled = plain | {"diffusion": "../models/krea2_turbo_fp8_scaled.safetensors",
                       "text_encoder": "../models/qwen3vl_4b_fp8_scaled.safetensors"}  # fmt: skip
     runs = [

@@ -37,7 +37,7 @@ def build(seed, variant):
 
 
 def layout(text_runs, grids):
-    """text_runs[i] text tokens, then reference i; the last run precedes the target. True = vision slot (2x2 latents)."""
+    """text_runs[i] tokens of text, then reference i; the last run precedes the target. True: a slot of 2x2 latents."""
     mask = []
     for run, (h, w) in zip(text_runs, grids):
         mask += [False] * run + [True] * (h * w // 4)
@@ -45,7 +45,7 @@ def layout(text_runs, grids):
 
 
 def positions(text_runs, grids, half_token):
-    """(frame, row, column) of every token. half_token: centre reference grids of the other parity on the target (ComfyUI)."""
+    """(frame, row, column) of every token. half_token: centre references of other parity on the target (ComfyUI)."""
     out, pos = [], 0
     for run, (h, w) in zip(text_runs, grids):
         out += [(pos + i,) * 3 for i in range(run)]
@@ -100,7 +100,10 @@ def odd(model, config, folder, gen, text_runs, grids, t):
         timesteps=[t],
         text_runs=text_runs,
         grids=grids,
-        note="Odd target grid. step0.output uses the half-token centring of reference grids; output_integer_grid does not (equal when there is no reference).",
+        note=(
+            "Odd target grid. step0.output uses the half-token centring of reference grids; output_integer_grid does"
+            " not (equal when there is no reference)."
+        ),
     )
 
 
@@ -158,9 +161,12 @@ def run(model, config, folder, gen, text_runs, grids, times, naming):
         text_runs=text_runs,
         grids=grids,
         prefix_tokens=int(keep.sum()) + sum(h * w for h, w in refs),
-        note="timesteps are sigmas in [0,1]. Sequence = run, reference, run, reference, ..., run, target. latents are [C,h,w]; outputs are "
-        "[1,h*w,C] rows of the target. step0.blockN is the whole joint sequence. temb/modulation rows: sampled t, then t=0. "
-        "output_cached: step 0 fills the prefix cache, later steps read it; must equal output.",
+        note=(
+            "timesteps are sigmas in [0,1]. Sequence = run, reference, run, reference, ..., run, target. latents are"
+            " [C,h,w]; outputs are [1,h*w,C] rows of the target. step0.blockN is the whole joint sequence."
+            " temb/modulation rows: sampled t, then t=0. output_cached: step 0 fills the prefix cache, later steps read"
+            " it; must equal output."
+        ),
     )
 
 

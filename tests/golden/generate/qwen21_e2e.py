@@ -1,4 +1,4 @@
-"""End-to-end golden runs of Qwen-Image 2.1: text to image, Turbo, editing with two references; plus INT8 ConvRot and GGUF weights."""
+"""Whole runs of Qwen-Image 2.1: from text, Turbo, editing with two references; also from INT8 and GGUF weights."""
 
 import copy
 import json
@@ -148,7 +148,7 @@ def generate(
     )
 
 
-# ---- INT8 ConvRot -----------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------- INT8 ConvRot
 class Int8Linear(torch.nn.Module):
     def __init__(self, linear, group):
         super().__init__()
@@ -203,7 +203,7 @@ def int8_state(plain, table, rename=lambda n: n):
     return out
 
 
-# ---- GGUF ---------------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------- GGUF
 def gguf_write(path, arch, state, choose, metadata=lambda w: None):
     """choose(name, tensor) -> GGML type; returns the dequantised values the file holds."""
     writer = gguf.GGUFWriter(path, arch)
@@ -399,8 +399,9 @@ def main(seed, out, variant):
     c = json.load(open(f"{root}/t2i-int8/case.json"))
     c["tolerance"] = {"rel_l2_embeddings": 0.01, "rel_l2": 0.02, "png_max_abs": 24}
     c["note"] = (
-        "Integer rounding ties can flip with the order of float additions in the rotation, so latents may drift; a plain weight-dequantising "
-        "path (no activation quantisation) differs from this by a few percent and is acceptable for display, not for this case."
+        "Integer rounding ties can flip with the order of float additions in the rotation, so latents may drift; a"
+        " plain weight-dequantising path (no activation quantisation) differs from this by a few percent and is"
+        " acceptable for display, not for this case."
     )
     case(f"{root}/t2i-int8", **c)
 
@@ -451,5 +452,8 @@ def main(seed, out, variant):
         1024,
         seed + 5,
         dict(files, transformer="../transformer-Q8_0.gguf", text_encoder="../text_encoder-Q8_0.gguf"),
-        note="values are computed from the dequantised weights in float32; the tokenizer is also inside the GGUF metadata",
+        note=(
+            "values are computed from the dequantised weights in float32; the tokenizer is also inside the GGUF"
+            " metadata"
+        ),
     )

@@ -56,7 +56,10 @@ def main(seed, out, variant):
         weights="../weights.safetensors",
         alternative_weights="../weights-diffusers.safetensors",
         input="image.png",
-        note="RGBA 8-bit -> v/255*2-1 on all four channels; mean = first 64 channels of the quantisation convolution; normalised = (mean-m)/s. Tensors are [C,H,W].",
+        note=(
+            "RGBA 8-bit -> v/255*2-1 on all four channels; mean = first 64 channels of the quantisation convolution;"
+            " normalised = (mean-m)/s. Tensors are [C,H,W]."
+        ),
     )
 
     folder = f"{root}/decode"
@@ -102,5 +105,8 @@ def main(seed, out, variant):
         inputs="inputs.safetensors",
         tile_pixels=tile,
         stride_pixels=stride,
-        note="Overlapping tiles (16 pixels per latent), blended linearly over tile - stride pixels, clipped at the border.",
+        note=(
+            "Overlapping tiles (16 pixels per latent), blended linearly over tile - stride pixels, clipped at the"
+            " border."
+        ),
     )

@@ -123,13 +123,18 @@ SPLIT = (
 )
 CORPUS = [
     "system user assistant Comprehend and analyze the provided prompt.",
-    "Describe the image by detailing the color, shape, size, texture, "
-    "quantity, text, spatial relationships of the objects and background:",
+    (
+        "Describe the image by detailing the color, shape, size, texture, "
+        "quantity, text, spatial relationships of the objects and background:"
+    ),
     "a red boat on a quiet lake at dawn, soft light",
-    "replace the hat " "with a green one and keep the background",
+    "replace the hat with a green one and keep the background",
     "image image image the the and with quiet light green stone bridge over the river",
 ]
-CHAT = "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n'}}{% for c in m['content'] %}{{ c['text'] }}{% endfor %}{{'<|im_end|>\n'}}{% endfor %}"
+CHAT = (
+    "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n'}}{% for c in m['content'] %}{{ c['text'] }}{% endfor"
+    " %}{{'<|im_end|>\n'}}{% endfor %}"
+)
 
 
 def tiny_tokenizer(merges=160):

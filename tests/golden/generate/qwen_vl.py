@@ -310,8 +310,7 @@ def main(seed, out, variant):
         a: {
             k: b[k]
             for k in sorted(b)
-            if k
-            in (
+            if k in (
                 "hidden_size",
                 "intermediate_size",
                 "num_hidden_layers",
@@ -409,8 +408,7 @@ def main(seed, out, variant):
         a: {
             k: b[k]
             for k in sorted(b)
-            if k
-            in (
+            if k in (
                 "hidden_size",
                 "intermediate_size",
                 "num_hidden_layers",
@@ -433,7 +431,10 @@ def main(seed, out, variant):
         for a, b in config.items()
     }
     proc = processor25(tok)
-    sys_turn = "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial relationships of the objects and background:<|im_end|>\n"
+    sys_turn = (
+        "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial"
+        " relationships of the objects and background:<|im_end|>\n"
+    )
     head = "<|im_start|>user\n"
     write(
         f"{root}/text",

@@ -56,7 +56,7 @@ def diffusers_sigmas(config, steps, mu=None):
 
     scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, **config)
     scheduler.set_timesteps(sigmas=np.linspace(1.0, 1.0 / steps, steps).tolist(), mu=mu)
-    return scheduler.sigmas.tolist(), scheduler.timesteps.tolist()
+    return scheduler.sigmas.tolist()
 
 
 def schedules(dice):
@@ -68,21 +68,20 @@ def schedules(dice):
             ts = math.exp(mu) / (math.exp(mu) + (1.0 / grid - 1.0))
             rows.append({"schedule": name, "steps": steps, "image_tokens": seq, "mu": mu, "sigmas": ts.tolist()})
         for shift in (3.0, 6.0):
-            s, t = diffusers_sigmas({"shift": shift}, steps)
-            rows.append(
-                {"schedule": "flow-match-euler-static", "steps": steps, "shift": shift, "sigmas": s, "timesteps": t}
-            )
+            s = diffusers_sigmas({"shift": shift}, steps)
+            rows.append({"schedule": "flow-match-euler-static", "steps": steps, "shift": shift, "sigmas": s})
         mu = mu_for(seq, 256, 4096)
-        s, t = diffusers_sigmas({"use_dynamic_shifting": True}, steps, mu)
-        rows.append({"schedule": "flow-match-euler-dynamic", "steps": steps, "image_tokens": seq, "mu": mu, "sigmas": s,
-                     "timesteps": t})  # fmt: skip
+        s = diffusers_sigmas({"use_dynamic_shifting": True}, steps, mu)
+        rows.append(
+            {"schedule": "flow-match-euler-dynamic", "steps": steps, "image_tokens": seq, "mu": mu, "sigmas": s}
+        )
         if steps > 1:
             qwen = {"use_dynamic_shifting": True, "base_shift": 0.5, "max_shift": 0.9, "base_image_seq_len": 256,
                     "max_image_seq_len": 8192, "shift_terminal": 0.02}  # fmt: skip
             mu = mu_for(seq, 256, 8192, 0.5, 0.9)
-            s, t = diffusers_sigmas(qwen, steps, mu)
+            s = diffusers_sigmas(qwen, steps, mu)
             rows.append({"schedule": "flow-match-euler-dynamic-terminal", "steps": steps, "image_tokens": seq, "mu": mu,
-                         "shift_terminal": 0.02, "sigmas": s, "timesteps": t})  # fmt: skip
+                         "shift_terminal": 0.02, "sigmas": s})  # fmt: skip
         for kind, shift in (("flux", 1.15), ("auraflow", 3.0), ("auraflow", 6.0)):
             table = comfy_table(kind, shift)
             rows.append({"schedule": "comfyui-simple", "sampling": kind, "steps": steps, "shift": shift,
@@ -221,8 +220,14 @@ def with_diffusers(make):
 def unipc(steps):
     from diffusers import UniPCMultistepScheduler
 
-    s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, solver_order=2, solver_type="bh2",
-                                lower_order_final=True, final_sigmas_type="zero")  # fmt: skip
+    s = UniPCMultistepScheduler(
+        prediction_type="flow_prediction",
+        use_flow_sigmas=True,
+        solver_order=2,
+        solver_type="bh2",
+        lower_order_final=True,
+        final_sigmas_type="zero",
+    )
     s.set_timesteps(steps)
     return s
 

@@ -244,8 +244,10 @@ def write_cases(tok, seed, path):
         rows.append({"text": text, "ids": tok.encode(text, add_special_tokens=False).ids})
     value = {
         "component": "tokenizer",
-        "note": "ids of tokenizing text as it is, special tokens recognised inside it, nothing added. In 'text' every "
-        "character outside printable ASCII may be JSON-escaped.",
+        "note": (
+            "ids of tokenizing text as it is, special tokens recognised inside it, nothing added. In 'text' every "
+            "character outside printable ASCII may be JSON-escaped."
+        ),
         "krea2_prefix_token_count": prefix_length(tok, KREA_PREFIX),
         "krea2_suffix_ids": tok.encode(KREA_SUFFIX, add_special_tokens=False).ids,
         "z_image_prefix_ids": tok.encode(ZIMAGE_PREFIX, add_special_tokens=False).ids,

@@ -39,7 +39,8 @@ def build(dice, heads, layers, text_dim, refiners=2, head_dim=32):
 def to_original(state):
     """diffusers names -> ComfyUI single-file names (fused qkv, short names for the embedder and the final layer)."""
     rename = {
-        "all_x_embedder.2-1.": "x_embedder.", "all_final_layer.2-1.": "final_layer.", "attention.to_out.0.": "attention.out.",
+        "all_x_embedder.2-1.": "x_embedder.", "all_final_layer.2-1.": "final_layer.",
+        "attention.to_out.0.": "attention.out.",
         "attention.norm_q.": "attention.q_norm.", "attention.norm_k.": "attention.k_norm.",
     }  # fmt: skip
     out = {}
@@ -116,7 +117,8 @@ def trace(
         io[f"step{i}.velocity"], io[f"step{i}.latent"] = v[0], latent[0]
     io["image"] = vae_fixtures.flux_decode(vae, latent)
     info = {
-        "prompt": prompt, "negative_prompt": negative if cfg > 0 else None, "width": width, "height": height, "steps": steps,
+        "prompt": prompt, "negative_prompt": negative if cfg > 0 else None, "width": width, "height": height,
+        "steps": steps,
         "cfg": cfg, "shift": shift, "sigmas": schedule, "seed": seed,
         "noise": "CPU generator, one draw of 16*h*w float32 values",
     }  # fmt: skip
@@ -161,11 +163,17 @@ def main(seed, out):
     config = {
         "dim": heads * 32, "heads": heads, "kv_heads": heads, "head_dim": 32, "layers": layers, "refiner_layers": 2,
         "ffn_width": int(heads * 32 / 3 * 8), "text_dim": 48, "adaln_dim": min(heads * 32, 256), "timestep_mid": 1024,
-        "rope_theta": 256.0, "rope_axes": [8, 12, 12], "norm_eps": 1e-5, "qk_norm_eps": 1e-5, "patch": 2, "channels": 16,
-        "pad_multiple": 32,
+        "rope_theta": 256.0, "rope_axes": [8, 12, 12], "norm_eps": 1e-5, "qk_norm_eps": 1e-5, "patch": 2,
+        "channels": 16, "pad_multiple": 32,
     }  # fmt: skip
-    write_json(os.path.join(models, "configs.json"), {"transformer": config, "text_encoder": te_config | {"rope_theta": 1e6},
-                                                      "vae": {"block_out_channels": channels}})  # fmt: skip
+    write_json(
+        os.path.join(models, "configs.json"),
+        {
+            "transformer": config,
+            "text_encoder": te_config | {"rope_theta": 1e6},
+            "vae": {"block_out_channels": channels},
+        },
+    )
 
     vae_config = {"block_out_channels": channels, "layers_per_block": 2, "latent_channels": 16, "norm_num_groups": 32}
     vae_fixtures.fixtures(
@@ -212,11 +220,43 @@ def main(seed, out):
     single = {"checkpoint": "../models/z_image_all_in_one_fp8.safetensors", "tokenizer": "../models/tokenizer"}
     width, height = dice.pick([(96, 64), (64, 96), (80, 64), (112, 48), (48, 80)])
     runs = [
-        ("e2e-turbo", split, prompts[0], "", width, height, dice.pick([8, 8, 8, 6, 3]), 0.0, 3.0, dice.choices.randrange(2**31)),
-        ("e2e-base", split, prompts[1] + "，水墨画", prompts[2], height, width, dice.pick([5, 6]), dice.pick([4.0, 3.0]), 6.0,
-         dice.choices.randrange(2**40)),
-        ("e2e-all-in-one-fp8", single, prompts[3], "", 64, 64, dice.pick([4, 5]), 0.0, 3.0, dice.choices.randrange(2**31)),
-    ]  # fmt: skip
+        (
+            "e2e-turbo",
+            split,
+            prompts[0],
+            "",
+            width,
+            height,
+            dice.pick([8, 8, 8, 6, 3]),
+            0.0,
+            3.0,
+            dice.choices.randrange(2**31),
+        ),
+        (
+            "e2e-base",
+            split,
+            prompts[1] + "，水墨画",
+            prompts[2],
+            height,
+            width,
+            dice.pick([5, 6]),
+            dice.pick([4.0, 3.0]),
+            6.0,
+            dice.choices.randrange(2**40),
+        ),
+        (
+            "e2e-all-in-one-fp8",
+            single,
+            prompts[3],
+            "",
+            64,
+            64,
+            dice.pick([4, 5]),
+            0.0,
+            3.0,
+            dice.choices.randrange(2**31),
+        ),
+    ]
     for name, files, prompt, negative, width, height, steps, cfg, shift, noise_seed in runs:
         if "fp8" in name:
             dit.load_state_dict(from_original(effective, dit.state_dict()))
