@@ -15,7 +15,10 @@
  *
  * Nothing is downloaded, no network is used, nothing is printed. Functions return a kuno_code; on failure they fill
  * *error (which may be NULL) and leave their outputs alone. A model serves one call at a time; different models may be
- * used by different threads at once. */
+ * used by different threads at once. Pointers must not be NULL where nothing else is said.
+ *
+ * Model files are mapped: whoever makes one shorter while it is in use ends the process with SIGBUS, as the system has
+ * it for mapped files. A program that must not end so runs the engine in a process of its own. */
 #ifndef KUNO_H
 #define KUNO_H
 
@@ -35,7 +38,7 @@ extern "C" {
 /* The program's exit codes are the same numbers. */
 typedef enum kuno_code {
     KUNO_OK = 0,
-    KUNO_FAILED = 1,      /* out of memory, a full disk while reading, a numeric failure, … */
+    KUNO_FAILED = 1,      /* out of memory, a disk that cannot be read, a numeric failure, … */
     KUNO_INVALID = 2,     /* a file, setting or text that cannot be used as it is */
     KUNO_CANCELLED = 130, /* stopped by the progress callback or kuno_cancel */
 } kuno_code;
@@ -83,7 +86,7 @@ typedef struct kuno_progress {
 typedef int kuno_progress_fn(void *context, const kuno_progress *progress);
 
 typedef struct kuno_request {
-    const char *prompt;          /* UTF-8, not empty for most models' taste, but allowed to be */
+    const char *prompt;          /* UTF-8, not empty */
     const char *negative_prompt; /* used when there is guidance; NULL: none */
     int width, height;           /* pixels, multiples of 16; 0: the model's default */
     int steps;                   /* 0: the model's default */
@@ -96,7 +99,7 @@ typedef struct kuno_request {
     void *progress_context;
 } kuno_request;
 
-/* Everything at the model's defaults, random seed, no prompt. */
+/* Everything at the model's defaults, random seed, no prompt. Every request starts so: a zeroed one asks for cfg 0. */
 KUNO_API void kuno_request_init(kuno_request *request);
 
 typedef struct kuno_image {
@@ -107,7 +110,7 @@ typedef struct kuno_image {
 } kuno_image;
 
 KUNO_API kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_image *ret, kuno_error *error);
-KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image */
+KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image, and of NULL */
 
 /* Written beside its place and renamed when complete; an existing file is replaced. Holds the settings as text. */
 KUNO_API kuno_code kuno_image_write_png(const kuno_image *image, const char *path, kuno_error *error);

@@ -142,6 +142,8 @@ kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_ima
 }
 
 void kuno_image_free(kuno_image *image) {
+    if (!image)
+        return;
     free(image->pixels);
     free(image->parameters);
     *image = (kuno_image){ 0 };

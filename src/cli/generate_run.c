@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include <jansson.h>
@@ -51,7 +52,7 @@ static void ask_to_stop(void *ctx) {
 }
 
 /* As soon as it is known, and once, as all pictures have the same prompts. */
-static void warn_of_cut_prompts(struct work *w) {
+static void warn_of_prompts(struct work *w) {
     const char *const names[] = { "prompt", "negative prompt" };
     const int dropped[] = { w->report.dropped_tokens, w->report.dropped_negative_tokens };
     for (size_t i = 0; i < KN_COUNT(names); i++) {
@@ -60,13 +61,17 @@ static void warn_of_cut_prompts(struct work *w) {
         kn_progress_clear(&w->progress);
         kn_warn("the %s is too long: its last %d tokens were dropped", names[i], dropped[i]);
     }
+    if (!w->has_warned && w->o->negative_prompt && !kn_recipe_is_guided(&w->settings.recipe)) {
+        kn_progress_clear(&w->progress);
+        kn_warn("the negative prompt counts for nothing without guidance; see --cfg");
+    }
     w->has_warned = true;
 }
 
 static bool show(void *ctx, const char *phase, int step, int steps) {
     struct work *w = ctx;
     if (strcmp(phase, "encode") == 0) {
-        warn_of_cut_prompts(w);
+        warn_of_prompts(w);
         kn_progress_begin(&w->progress, "draw", (unsigned)w->settings.recipe.sigmas.steps);
     }
     if (strcmp(phase, "step") == 0)
@@ -177,11 +182,24 @@ static bool make_settings(struct work *w, kn_error *err) {
 }
 
 /* Everything that could refuse the results is asked before the work. */
+/* PNG under another format's name would be opened wrongly, or not at all. */
+static bool check_ending(const char *path, kn_error *err) {
+    static const char *const others[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif" };
+    const char *ending = strrchr(path, '.');
+    for (size_t i = 0; ending && i < KN_COUNT(others); i++)
+        if (strcasecmp(ending, others[i]) == 0)
+            return kn_fail(err, KN_E_OUTPUT, "'%s': pictures are written as PNG; let the name end in .png",
+                           kn_quote_path(path).text);
+    return true;
+}
+
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
     const char *folder = w->o->dump;
     if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
         return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_path(folder).text);
+    if (!check_ending(w->output, err))
+        return false;
     KN_AUTO_BUF name;
     kn_buf_init(&name, PATH_MAX);
     for (uint64_t i = 0; i < w->count; i++) {

@@ -21,5 +21,5 @@ void kn_warn(const char *fmt, ...) {
 
 bool kn_print(const kn_buf *text, kn_error *err) {
     return (fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0) ||
-           kn_fail(err, KN_E_IO, "cannot write to standard output: %s", strerror(errno));
+           kn_fail(err, KN_E_OUTPUT, "cannot write to standard output: %s", strerror(errno));
 }

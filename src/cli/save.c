@@ -1,6 +1,9 @@
 #include "cli/save.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -11,12 +14,29 @@ static bool is_stdout(const char *path) {
     return strcmp(path, "-") == 0;
 }
 
+/* /dev/null and its like are written to as they are. */
+static bool is_device(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISCHR(st.st_mode);
+}
+
+static bool write_device(const char *path, const void *data, size_t len, kn_error *err) {
+    kn_output device = { .dir_fd = -1, .fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC) };
+    if (device.fd < 0)
+        return kn_fail(err, KN_E_OUTPUT, "cannot be opened: %s", strerror(errno));
+    bool ok = kn_output_write(&device, data, len, err);
+    close(device.fd);
+    return ok;
+}
+
 bool kn_save_check(const char *path, bool clobber, kn_error *err) {
     if (is_stdout(path)) {
         if (isatty(STDOUT_FILENO))
             return kn_fail(err, KN_E_USAGE, "a picture is not shown on a terminal; send it to a file or a pipe");
         return true;
     }
+    if (is_device(path))
+        return true;
     sigset_t before;
     kn_signals_hold(&before);
     kn_output o;
@@ -42,6 +62,8 @@ bool kn_save(const char *path, bool clobber, const void *data, size_t len, kn_er
         kn_output to_stdout = { .dir_fd = -1, .fd = STDOUT_FILENO };
         return kn_output_write(&to_stdout, data, len, err) || kn_fail_within(err, "standard output");
     }
+    if (is_device(path))
+        return write_device(path, data, len, err) || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
     sigset_t before;
     kn_signals_hold(&before);
     bool ok = write_file(path, clobber, data, len, err);

@@ -21,6 +21,15 @@ static void on_stop(int number) {
         stop_work(stop_context);
 }
 
+/* A mapped file was cut short by somebody else while it was in use; the rest of it cannot be read. */
+static void on_lost_file(int number) {
+    (void)number;
+    static const char text[] = "kuno: a file became shorter while it was in use; leave model files alone meanwhile\n";
+    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)ignored;
+    _exit(kn_exit_code(KN_E_TRUNCATED));
+}
+
 static void stopping_set(sigset_t *set) {
     sigemptyset(set);
     for (size_t i = 0; i < KN_COUNT(stopping); i++)
@@ -37,7 +46,9 @@ void kn_signals_install(void (*stop)(void *context), void *context) {
         if (sigaction(stopping[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(stopping[i], &act, NULL);
     }
+    signal(SIGBUS, on_lost_file);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* so does a limit on the size of files */
 }
 
 bool kn_signals_stop(void) {

@@ -40,6 +40,10 @@ static uint64_t round_up(uint64_t n, uint64_t unit) {
     return (n + unit - 1) / unit * unit;
 }
 
+static void *reserve(uint64_t bytes) {
+    return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
@@ -49,7 +53,11 @@ bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
     kn_scratch *s = calloc(1, sizeof *s);
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
-    void *base = mmap(NULL, limit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = reserve(limit);
+    while (base == MAP_FAILED && limit > 2 * STEP) { /* a limit on the address space leaves less than there is memory */
+        limit = round_up(limit / 2, page);
+        base = reserve(limit);
+    }
     if (base == MAP_FAILED) {
         free(s);
         return kn_fail(err, KN_E_NOMEM, "%llu bytes of scratch memory cannot be reserved: %s",

@@ -74,14 +74,6 @@ static const struct naming diffusers = {
     .out = "final_layer.linear",
 };
 
-/* A linear layer that the network has with a bias. */
-static kn_weight take_biased(kn_binder *b, int64_t out, int64_t in, const char *name) {
-    kn_weight w = kn_take_matrix(b, out, in, "%s", name);
-    if (w.data && !w.bias)
-        kn_binder_fail(b, "'%s.bias' is missing", name);
-    return w;
-}
-
 /* How many blocks of a row of blocks the file has; at least one, so that the binder says what it misses. */
 static int count_blocks(const kn_binder *b, const struct naming *names, const char *stack, int most) {
     int n = 0;
@@ -141,20 +133,20 @@ static kn_rope_axes axes_of(int64_t head) {
 void kn_krea2_load(kn_krea2 *m, kn_binder *b) {
     const struct naming *names = kn_has(b, "%s", diffusers.projector) ? &diffusers : &published;
     *m = (kn_krea2){ 0 };
-    m->image_in = take_biased(b, -1, -1, names->image_in);
+    m->image_in = kn_take_biased(b, -1, -1, "%s", names->image_in);
     int64_t d = m->image_in.dim[0];
     m->patch_width = m->image_in.dim[1];
-    m->time_in = take_biased(b, d, KN_TIMESTEP_WAVES, names->time_in);
-    m->time_out = take_biased(b, d, d, names->time_out);
-    m->modulation = take_biased(b, 6 * d, d, names->modulation);
+    m->time_in = kn_take_biased(b, d, KN_TIMESTEP_WAVES, "%s", names->time_in);
+    m->time_out = kn_take_biased(b, d, d, "%s", names->time_out);
+    m->modulation = kn_take_biased(b, 6 * d, d, "%s", names->modulation);
     m->projector = kn_take_vector(b, -1, 0, "%s", names->projector);
     m->taps = m->projector.dim[0];
     m->text_norm = kn_take_vector(b, -1, 1, "%s", names->text_norm);
-    m->text_in = take_biased(b, d, m->text_norm.dim[0], names->text_in);
-    m->text_out = take_biased(b, d, d, names->text_out);
+    m->text_in = kn_take_biased(b, d, m->text_norm.dim[0], "%s", names->text_in);
+    m->text_out = kn_take_biased(b, d, d, "%s", names->text_out);
     m->final_table = kn_take_table(b, 2, d, "%s", names->final_table);
     m->final_norm = kn_take_vector(b, d, 1, "%s", names->final_norm);
-    m->out = take_biased(b, m->patch_width, d, names->out);
+    m->out = kn_take_biased(b, m->patch_width, d, "%s", names->out);
 
     m->tap_layers = count_blocks(b, names, names->tap_layers, KN_KREA2_MAX_TEXT_LAYERS);
     m->text_layers = count_blocks(b, names, names->text_layers, KN_KREA2_MAX_TEXT_LAYERS);

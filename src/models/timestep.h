@@ -9,5 +9,7 @@ enum { KN_TIMESTEP_WAVES = 256 };
 
 /* cos, then sin, of t * 10000^(-i / 128) for i = 0 … 127: [1, 256]. */
 kn_tensor kn_timestep_waves(kn_run *r, float t);
+/* The same with angles of scale * (t * …), which is not quite (scale * t) * … in float32. */
+kn_tensor kn_timestep_waves_scaled(kn_run *r, float t, float scale);
 
 #endif

@@ -49,6 +49,7 @@ bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *so
     bool right = open_file(c, source, err) && is_wanted(c, err);
     if (!right && source->path)
         kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
+    right = right && (!slot->prepare || slot->prepare(network, source, err));
     if (right && bind(c, true, err)) /* names many keys where it fails: they need the room that the path would take */
         return true;
     kn_component_close(c);

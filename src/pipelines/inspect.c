@@ -36,6 +36,7 @@ static bool has_scale(const kn_weights *w, const char *name, int layer) {
 /* section: what the names of those to count begin with. */
 static void count(const kn_weights *w, const char *section, kn_inspection *ret) {
     int layer = 0;
+    size_t scaled = 0;
     for (size_t i = 0; i < kn_weights_count(w); i++) {
         const kn_entry *e = kn_weights_at(w, i);
         if (strncmp(e->name, section, strlen(section)) != 0)
@@ -46,9 +47,12 @@ static void count(const kn_weights *w, const char *section, kn_inspection *ret) 
         ret->has_vision |= strncmp(e->name, "visual.", 7) == 0 || strstr(e->name, ".visual.") != NULL;
         if (is_quantised(e, &layer)) {
             ret->quantised_layers++;
+            scaled += !has_blocks(e);
             ret->missing_scales += !has_blocks(e) && !has_scale(w, e->name, layer);
         }
     }
+    if (ret->missing_scales == scaled) /* without a single scale: plain casts */
+        ret->missing_scales = 0;
 }
 
 static void find_others(const kn_weights *w, kn_inspection *ret) {

@@ -33,12 +33,21 @@ static void take_vae(void *network, kn_binder *b) {
     kn_vae_wan_load(network, b);
 }
 
-const kn_slot kn_krea2_text_slot = { "text encoder", "qwen3-vl", "a Qwen3-VL-4B text encoder", sizeof(kn_qwen3_text),
-                                     take_text };
-const kn_slot kn_krea2_diffusion_slot = { "diffusion model", "krea2", "a Krea 2 diffusion model", sizeof(kn_krea2),
-                                          take_diffusion };
-const kn_slot kn_krea2_vae_slot = { "VAE", "qwen-image-vae", "a Qwen-Image or Wan 2.1 VAE", sizeof(kn_vae_wan),
-                                    take_vae };
+const kn_slot kn_krea2_text_slot = { .name = "text encoder",
+                                     .id = "qwen3-vl",
+                                     .wants = "a Qwen3-VL-4B text encoder",
+                                     .network_bytes = sizeof(kn_qwen3_text),
+                                     .take = take_text };
+const kn_slot kn_krea2_diffusion_slot = { .name = "diffusion model",
+                                          .id = "krea2",
+                                          .wants = "a Krea 2 diffusion model",
+                                          .network_bytes = sizeof(kn_krea2),
+                                          .take = take_diffusion };
+const kn_slot kn_krea2_vae_slot = { .name = "VAE",
+                                    .id = "qwen-image-vae",
+                                    .wants = "a Qwen-Image or Wan 2.1 VAE",
+                                    .network_bytes = sizeof(kn_vae_wan),
+                                    .take = take_vae };
 
 struct krea2 {
     kn_pipeline base;

@@ -29,6 +29,8 @@ typedef struct kn_slot {
     const char *wants; /* the same for sentences: "a Qwen3-VL text encoder" */
     size_t network_bytes;
     void (*take)(void *network, kn_binder *b); /* fills the network, which has network_bytes */
+    /* NULL, or sets beforehand what no tensor tells, from what stands beside the file. */
+    bool (*prepare)(void *network, const kn_source *source, kn_error *err);
 } kn_slot;
 
 typedef struct kn_model_files {
@@ -42,7 +44,8 @@ typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
 typedef struct kn_recipe {
     const char *prompt, *negative_prompt; /* checked UTF-8 */
     int width, height;
-    double cfg; /* 1 = off, for every architecture */
+    double cfg;             /* 1 = off, for every architecture */
+    bool rescaled_guidance; /* guidance changes directions alone, not lengths */
     uint64_t seed;
     const kn_sampler *sampler;
     kn_sigmas sigmas;

@@ -44,13 +44,26 @@ static void take_vae(void *network, kn_binder *b) {
     kn_vae21_load(network, b);
 }
 
-const kn_slot kn_qwen21_text_slot = { "text encoder", "qwen3-vl", "a Qwen3-VL text encoder", sizeof(kn_qwen3_text),
-                                      take_text };
-const kn_slot kn_qwen21_vision_slot = { "vision encoder", "qwen3-vl-vision", "a Qwen3-VL vision encoder",
-                                        sizeof(kn_qwen_vision), take_vision };
-const kn_slot kn_qwen21_diffusion_slot = { "diffusion model", "qwen-image-2.1", "a Qwen-Image 2.1 diffusion model",
-                                           sizeof(kn_qwen21), take_diffusion };
-const kn_slot kn_qwen21_vae_slot = { "VAE", "qwen-image-2.1-vae", "a Qwen-Image 2.1 VAE", sizeof(kn_vae21), take_vae };
+const kn_slot kn_qwen21_text_slot = { .name = "text encoder",
+                                      .id = "qwen3-vl",
+                                      .wants = "a Qwen3-VL text encoder",
+                                      .network_bytes = sizeof(kn_qwen3_text),
+                                      .take = take_text };
+const kn_slot kn_qwen21_vision_slot = { .name = "vision encoder",
+                                        .id = "qwen3-vl-vision",
+                                        .wants = "a Qwen3-VL vision encoder",
+                                        .network_bytes = sizeof(kn_qwen_vision),
+                                        .take = take_vision };
+const kn_slot kn_qwen21_diffusion_slot = { .name = "diffusion model",
+                                           .id = "qwen-image-2.1",
+                                           .wants = "a Qwen-Image 2.1 diffusion model",
+                                           .network_bytes = sizeof(kn_qwen21),
+                                           .take = take_diffusion };
+const kn_slot kn_qwen21_vae_slot = { .name = "VAE",
+                                     .id = "qwen-image-2.1-vae",
+                                     .wants = "a Qwen-Image 2.1 VAE",
+                                     .network_bytes = sizeof(kn_vae21),
+                                     .take = take_vae };
 
 struct qwen21 {
     kn_pipeline base;

@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 #include "models/qwen_image21.h"
 #include "pipelines/krea2.h"
+#include "pipelines/qwen_image.h"
 #include "pipelines/qwen_image21.h"
 #include "pipelines/zimage.h"
 
@@ -27,6 +28,18 @@ static const kn_variant zimage_variants[] = {
 static const kn_variant krea2_variants[] = {
     { .name = "raw", .steps = 52, .cfg = 3.5, .width = 1024, .height = 1024, .flow = KN_FLOW_KREA2_RAW },
     { .name = "turbo", .steps = 8, .cfg = 0, .width = 1024, .height = 1024, .flow = KN_FLOW_KREA2_TURBO },
+};
+
+/* The published settings; the same weights, guided as ComfyUI does and as diffusers does. */
+static const kn_variant qwen_image_variants[] = {
+    { .name = "base", .steps = 50, .cfg = 4, .width = 1328, .height = 1328, .flow = KN_FLOW_QWEN_IMAGE_2512 },
+    { .name = "rescaled",
+      .steps = 50,
+      .cfg = 4,
+      .width = 1328,
+      .height = 1328,
+      .flow = KN_FLOW_QWEN_IMAGE_2512,
+      .rescaled_guidance = true },
 };
 
 const kn_architecture kn_architectures[] = {
@@ -67,6 +80,19 @@ const kn_architecture kn_architectures[] = {
       .text_encoder = &kn_krea2_text_slot,
       .vae = &kn_krea2_vae_slot,
       .open = kn_krea2_pipeline_open },
+    { .name = "qwen-image",
+      .title = "Qwen-Image",
+      .variants = qwen_image_variants,
+      .variant_count = KN_COUNT(qwen_image_variants),
+      .size_step = 16,
+      .max_side = 4096,
+      .checkpoint_in_one = true,
+      .takes_init_image = true,
+      .start_rule = KN_START_COMFYUI,
+      .diffusion_model = &kn_qwen_image_diffusion_slot,
+      .text_encoder = &kn_qwen_image_text_slot,
+      .vae = &kn_qwen_image_vae_slot,
+      .open = kn_qwen_image_pipeline_open },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);
 

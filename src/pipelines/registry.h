@@ -11,21 +11,23 @@
 typedef struct kn_variant {
     const char *name;
     int steps, width, height;
-    double cfg;            /* as its users write it, see added_guidance */
-    kn_flow_id flow;       /* how its noise levels are spaced */
-    const char *why_fixed; /* why steps, guidance and schedule cannot be chosen; NULL: they can */
+    double cfg;             /* as its users write it, see added_guidance */
+    kn_flow_id flow;        /* how its noise levels are spaced */
+    bool rescaled_guidance; /* see kn_recipe */
+    const char *why_fixed;  /* why steps, guidance and schedule cannot be chosen; NULL: they can */
 } kn_variant;
 
 typedef struct kn_architecture {
     const char *name, *title;
     const kn_variant *variants;
     size_t variant_count;
-    int size_step;          /* width and height are multiples of this */
-    int max_side;           /* largest width or height that makes sense */
-    bool checkpoint_in_one; /* an all-in-one file can be used */
-    bool takes_init_image;  /* image to image by strength */
-    bool added_guidance;    /* its users write how much guidance is added: 0 is off where it is 1 for others */
-    int max_references;     /* pictures that a prompt can be about; 0: none */
+    int size_step;            /* width and height are multiples of this */
+    int max_side;             /* largest width or height that makes sense */
+    bool checkpoint_in_one;   /* an all-in-one file can be used */
+    bool takes_init_image;    /* image to image by strength */
+    bool added_guidance;      /* its users write how much guidance is added: 0 is off where it is 1 for others */
+    kn_start_rule start_rule; /* what a strength leaves of the steps */
+    int max_references;       /* pictures that a prompt can be about; 0: none */
     const kn_slot *diffusion_model, *text_encoder, *vae;
     const kn_slot *vision; /* NULL: it sees no pictures */
     kn_pipeline_open_fn *open;

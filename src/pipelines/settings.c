@@ -162,7 +162,7 @@ static bool make_sigmas(const kn_wish *wish, const kn_generation_defaults *defau
         .custom = wish->sigmas,
         .custom_count = wish->sigma_count,
         .strength = { .given = r->init_image != NULL, .value = s->strength },
-        .start_rule = KN_START_DIFFUSERS,
+        .start_rule = a->start_rule,
     };
     s->scheduler = listed ? "custom" : kn_schedules[schedule].name;
     if (!kn_sigmas_make(&request, &s->recipe.sigmas, err))
@@ -196,6 +196,7 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
     s.cfg = number(wish->cfg, &of[KN_SETTING_CFG], true, v->cfg);
     s.added_guidance = a->added_guidance;
     r->cfg = s.cfg + (a->added_guidance ? 1 : 0);
+    r->rescaled_guidance = v->rescaled_guidance;
     if (!check_cfg(s.cfg, a, v, err) || !make_sigmas(wish, defaults, a, v, &s, err))
         return false;
     if (!kn_sampler_find(word(wish->sampler, &of[KN_SETTING_SAMPLER], "euler"), &r->sampler, err) ||
@@ -243,6 +244,8 @@ bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into,
     add_number(&l, "CFG scale", r->cfg);
     if (s->added_guidance)
         add_number(&l, "Added guidance", s->cfg);
+    if (r->rescaled_guidance)
+        add(&l, "Guidance", "rescaled");
     add_if_given(&l, "Flow shift", s->shift.flow_shift);
     add_if_given(&l, "Mu", s->shift.mu);
     add_if_given(&l, "Shift y1", s->shift.y1);

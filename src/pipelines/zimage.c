@@ -30,11 +30,21 @@ static void take_vae(void *network, kn_binder *b) {
     kn_vae_flux_load(network, b);
 }
 
-const kn_slot kn_zimage_text_slot = { "text encoder", "qwen3", "a Qwen3 text encoder", sizeof(kn_qwen3_text),
-                                      take_text };
-const kn_slot kn_zimage_diffusion_slot = { "diffusion model", "z-image", "a Z-Image diffusion model", sizeof(kn_zimage),
-                                           take_diffusion };
-const kn_slot kn_zimage_vae_slot = { "VAE", "flux-ae", "a FLUX autoencoder", sizeof(kn_vae_flux), take_vae };
+const kn_slot kn_zimage_text_slot = { .name = "text encoder",
+                                      .id = "qwen3",
+                                      .wants = "a Qwen3 text encoder",
+                                      .network_bytes = sizeof(kn_qwen3_text),
+                                      .take = take_text };
+const kn_slot kn_zimage_diffusion_slot = { .name = "diffusion model",
+                                           .id = "z-image",
+                                           .wants = "a Z-Image diffusion model",
+                                           .network_bytes = sizeof(kn_zimage),
+                                           .take = take_diffusion };
+const kn_slot kn_zimage_vae_slot = { .name = "VAE",
+                                     .id = "flux-ae",
+                                     .wants = "a FLUX autoencoder",
+                                     .network_bytes = sizeof(kn_vae_flux),
+                                     .take = take_vae };
 
 struct zimage {
     kn_pipeline base;

@@ -226,7 +226,7 @@ static bool take_floats(kn_binder *b, const kn_entry *e, float plus, kn_weight *
     if (!values)
         return false;
     if (!kn_entry_is_finite(e)) {
-        note(b, &b->wrong, KN_E_NUMERIC, "'%s' holds a NaN or an infinity",
+        note(b, &b->wrong, KN_E_FORMAT, "'%s' holds a NaN or an infinity",
              kn_quote_name(e->name, strlen(e->name)).text);
         return false;
     }
@@ -340,6 +340,14 @@ static kn_weight matrix(kn_binder *b, const full_name *name, int64_t out, int64_
 kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
     FULL_NAME(name, b->prefix, fmt);
     return matrix(b, &name, out, in, false);
+}
+
+kn_weight kn_take_biased(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {
+    FULL_NAME(name, b->prefix, fmt);
+    kn_weight m = matrix(b, &name, out, in, false);
+    if (m.data)
+        take(b, &name, ".bias"); /* notes if it is missing */
+    return m;
 }
 
 kn_weight kn_take_patch_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) {

@@ -78,6 +78,8 @@ bool kn_has(const kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3); /* prefix
  * kn_take_matrix: "<name>.weight" [out, in] in its stored format, with its scale(s) and quantisation record, and
  * "<name>.bias" if the file has one. Also for embedding tables and for 1x1 convolutions [out, in, 1, 1]. */
 kn_weight kn_take_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) KN_PRINTF(4, 5);
+/* The same of a layer that has a bias in every file. */
+kn_weight kn_take_biased(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) KN_PRINTF(4, 5);
 /* "<name>.weight" [out, …] of a convolution that steps by its own size, as the matrix [out, in] of its flattened
  * patches, and its bias. */
 kn_weight kn_take_patch_matrix(kn_binder *b, int64_t out, int64_t in, const char *fmt, ...) KN_PRINTF(4, 5);

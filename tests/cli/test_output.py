@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
+import unittest
 
 import tap
-from kuno import E2E, TINY_PICTURE, Case, add_cases, as_nobody, everything_in, needs_namespaces
+from kuno import E2E, SANITIZED, TINY_PICTURE, Case, add_cases, as_nobody, everything_in, needs_namespaces
 from png import Picture
 
 REQUEST = ["a boat", *TINY_PICTURE]
@@ -186,6 +187,27 @@ def takes_operand(self):
 
 add_cases(Name, [("reads_a_model_file_of_any_such_name", reads),
                  ("takes_what_follows_two_dashes_as_a_prompt", takes_operand)])
+
+
+class Device(Case):
+    def test_null(self):
+        """writes_to_a_device_as_it_is"""
+        result = self.kuno("generate", *REQUEST, "--output", "/dev/null")
+        self.assertEqual((result.code, everything_in(self.folder)), (0, []), result.err)
+        result = self.kuno("generate", *REQUEST, "--output", "/dev/full")
+        self.assertEqual(result.code, 2, result.err)
+        self.assertIn("'/dev/full': cannot be written", result.err)
+
+    def test_file_size_limit(self):
+        """a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing"""
+        result = self.kuno("generate", *REQUEST, before=["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"])
+        self.assertEqual((result.code, everything_in(self.folder)), (2, []), result.err)
+
+    @unittest.skipIf(SANITIZED, "sanitizers reserve terabytes of addresses")
+    def test_address_space(self):
+        """draws_with_an_address_space_of_one_gigabyte"""
+        result = self.kuno("generate", *REQUEST, before=["sh", "-c", 'ulimit -v 1000000; exec "$@"', "sh"])
+        self.assertEqual((result.code, everything_in(self.folder)), (0, ["output.png"]), result.err)
 
 
 class Stream(Case):

@@ -1,12 +1,13 @@
 """Ctrl-C and its relatives: the run ends soon, and nothing half is left."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 import tap
-from kuno import SANITIZED, Case, add_cases, everything_in, wait
+from kuno import E2E, SANITIZED, Case, add_cases, everything_in, wait
 from png import Picture
 
 LARGE = ["generate", "a boat", "--size", "768x768"]  # takes seconds; a step, a second at most
@@ -65,6 +66,17 @@ class Stop(Case):
         os.kill(process.pid, signal.SIGKILL)
         self.ends(process, AT_ONCE_SECONDS, -signal.SIGKILL)
         self.assertEqual(everything_in(self.root), ["folder", "home", "inputs"])
+
+    def test_lost_file(self):
+        """a_model_file_cut_short_under_the_run_is_a_message_and_leaves_nothing"""
+        path = self.inputs / "model.safetensors"
+        shutil.copyfile(E2E / "transformer.safetensors", path)
+        process = self.started("generate", "a boat", "--config", E2E / "models.toml", "--diffusion-model", path,
+                               "--size", "512x512", "--steps", "200", "--threads", "1", say="kuno: draw:")
+        os.truncate(path, 4096)
+        self.ends(process, STEP_SECONDS, 2)
+        self.assertIn(b"kuno: a file became shorter while it was in use", process.stderr.read())
+        self.assertEqual(everything_in(self.folder), [])
 
     def test_keeps_old(self):
         """keeps_the_old_file_when_it_is_stopped"""

@@ -37,6 +37,7 @@ static void compare_watched(void *ctx, kn_run *r, const char *name, kn_tensor t)
     snprintf(full, sizeof full, "%s%s", w->front, name);
     if (!golden_has(w->want, full))
         return;
+    w->compared++;
     size_t n = (size_t)kn_elements(t);
     int64_t channels = w->picture ? KN_MAX(kn_last_dim(t), 1) : 1;
     float *got = malloc(n * sizeof *got), *planes = malloc(n * sizeof *planes);

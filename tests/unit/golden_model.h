@@ -16,6 +16,7 @@ struct watcher {
     const char *front;              /* in front of the watched name */
     bool picture;                   /* [h, w, c] here, [c, h, w] there */
     const char *const *first_parts; /* names, NULL-terminated, of which only the first part is shown; NULL: none */
+    size_t compared;                /* how many were */
 };
 kn_run open_run(struct watcher *w); /* in exact precision; w may be NULL */
 void close_run(kn_run *r);          /* fails the test if the run has failed */

@@ -40,6 +40,7 @@ static void the_built_in_model_draws_without_any_file(void **state) {
     assert_true(image.pixels[3] < 16);
     kuno_image_free(&image);
     kuno_image_free(&image);
+    kuno_image_free(NULL);
     kuno_model_close(model);
     kuno_model_close(NULL);
 }

@@ -364,7 +364,7 @@ static void refuses_vectors_that_hold_a_nan_or_an_infinity(void **state) {
     opened o = open_for(&m, "");
     kn_take_vector(o.b, 2, 0, "nan");
     kn_take_vector(o.b, 2, 0, "inf");
-    fails(&o, KN_E_NUMERIC, "'nan' holds a NaN or an infinity, 'inf' holds a NaN or an infinity");
+    fails(&o, KN_E_FORMAT, "'nan' holds a NaN or an infinity, 'inf' holds a NaN or an infinity");
     done(&o);
 }
 

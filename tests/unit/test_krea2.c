@@ -457,7 +457,7 @@ static void keys_that_are_missing_or_unknown_are_named(void **state) {
         const char *name, *instead, *text;
     } rows[] = {
         { "blocks.1.attn.gate.weight", NULL, "missing 'blocks.1.attn.gate.weight'" },
-        { "last.linear.bias", NULL, "'last.linear.bias' is missing" },
+        { "last.linear.bias", NULL, "missing 'last.linear.bias'" },
         { "blocks.1.attn.wq.weight", "transformer_blocks.1.attn.to_q.weight",
           "'blocks.1.attn.wq.weight'; not used by this model 'transformer_blocks.1.attn.to_q.weight'" },
         { "txtfusion.projector.weight", "txtfusion.projector.bias", "is not a Krea 2 diffusion model" },

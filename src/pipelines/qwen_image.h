@@ -1,0 +1,10 @@
+/* The pipeline of Qwen-Image up to 2512, for the registry. */
+#ifndef KN_PIPELINES_QWEN_IMAGE_H
+#define KN_PIPELINES_QWEN_IMAGE_H
+
+#include "pipelines/pipeline.h"
+
+extern const kn_slot kn_qwen_image_diffusion_slot, kn_qwen_image_text_slot, kn_qwen_image_vae_slot;
+kn_pipeline_open_fn kn_qwen_image_pipeline_open;
+
+#endif
