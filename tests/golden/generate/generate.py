@@ -14,6 +14,7 @@ import int8_convrot
 import krea2
 import manifests
 import noise
+import qwen2512
 import qwen21_dit
 import qwen21_e2e
 import qwen21_vae
@@ -32,6 +33,7 @@ IN_VARIANTS = {
     qwen21_e2e: 31,
     gguf_files: 41,
     int8_convrot: 51,
+    qwen2512: 61,
     images: 81,
 }
 

@@ -259,17 +259,6 @@ def text_metadata(writer, config, tok, arch):
     tokenizer_metadata(writer, tok)
 
 
-def vl_config(config):
-    """What shapes do not tell of a Qwen3-VL, as the config.json of a released one has it."""
-    t, v = config.text_config, config.vision_config
-    rope = {k: t.rope_parameters[k] for k in ("mrope_interleaved", "mrope_section", "rope_theta")}
-    keys = ("deepstack_visual_indexes", "depth", "hidden_size", "num_heads", "patch_size")
-    return dict(
-        text_config=dict(hidden_size=t.hidden_size, num_attention_heads=t.num_attention_heads, rope_parameters=rope),
-        vision_config={k: getattr(v, k) for k in keys},
-    )
-
-
 def tokenizer_cases(out, tok):
     """Prompts of the cases and what they become, for tests of the tokenizer alone."""
     prefix = f"<|im_start|>system\n{qwen_vl.SYSTEM21}<|im_end|>\n<|im_start|>user\n"
@@ -294,7 +283,7 @@ def main(seed, out, variant):
     os.makedirs(root, exist_ok=True)
     tok.backend_tokenizer.save(f"{root}/tokenizer.json")
     with open(f"{root}/config.json", "w") as f:
-        json.dump(vl_config(text.config), f, indent=1)
+        json.dump(qwen_vl.config_json(text.config), f, indent=1)
     tensors(
         f"{root}/transformer.safetensors",
         (

@@ -175,6 +175,21 @@ def summary(config):
     return out
 
 
+def config_json(config):
+    """What shapes do not tell, in the form of the config.json of a released model."""
+    t, v = config.text_config, config.vision_config
+    rope = ("mrope_interleaved", "mrope_section", "rope_theta")
+    vision = ("deepstack_visual_indexes", "depth", "hidden_size", "num_heads", "patch_size")
+    return dict(
+        text_config=dict(
+            hidden_size=t.hidden_size,
+            num_attention_heads=t.num_attention_heads,
+            rope_parameters={k: t.rope_parameters[k] for k in rope if k in t.rope_parameters},
+        ),
+        vision_config={k: getattr(v, k) for k in vision if hasattr(v, k)},
+    )
+
+
 def gguf_text_name(k):
     k = (
         k.replace("model.embed_tokens", "token_embd")
