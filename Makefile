@@ -8,7 +8,7 @@ DESTDIR ?=
 OPTIONS = $(if $(PREFIX),-Dprefix=$(PREFIX))
 
 # What the whole house needs to go through every door at once is in .ci/run.
-.PHONY: all demo test test-slow bench fuzz format lint install clean help
+.PHONY: all demo test test-slow bench fuzz golden format lint install clean help
 .NOTPARALLEL:
 
 all:
@@ -38,6 +38,14 @@ fuzz:
 	@scripts/install-packages build fuzz
 	@scripts/fuzz $(SECONDS) $(FUZZ)
 
+# OUT=DIR says where to (a temporary folder if not), PYTHON=FILE which interpreter has what the generators need.
+SEED = 1
+OUT =
+PYTHON =
+golden:
+	@$(if $(PYTHON),,scripts/install-packages golden)
+	@PYTHON='$(PYTHON)' scripts/golden $(SEED) $(if $(OUT),'$(OUT)')
+
 format:
 	@scripts/install-packages lint
 	@scripts/format
@@ -50,7 +58,7 @@ install: all
 	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir '$(abspath $(DESTDIR))')
 
 clean:
-	rm -rf build build-asan build-clang build-fuzz build-tsan build-valgrind demo.png demo-apple.png
+	rm -rf build build-asan build-clang build-fuzz build-golden-python build-tsan build-valgrind demo.png demo-apple.png
 
 help:
 	@echo 'make             build kuno into build/'
@@ -59,6 +67,7 @@ help:
 	@echo 'make test-slow   run the tests that take minutes (a clean machine, among others)'
 	@echo 'make bench       measure'
 	@echo 'make fuzz        fuzz all parsers; SECONDS=3600 for longer, FUZZ="toml png" for some'
+	@echo 'make golden      make golden values with the reference implementations; SEED=7 OUT=/some/folder'
 	@echo 'make format      lay out the sources with clang-format'
 	@echo 'make lint        clang warnings, clang-tidy, cppcheck, shellcheck, layout, house rules'
 	@echo 'make install     install; PREFIX=/usr and DESTDIR=/some/root are honoured'

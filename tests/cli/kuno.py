@@ -1,7 +1,8 @@
 """Runs the program from outside, as its users meet it.
 
 Each case has a folder of its own that is the working folder, an empty home beside it, and a watch on both time and
-memory. KUNO names the program, KUNO_SANITIZE what it was built to watch ("none" in an ordinary build).
+memory. KUNO names the program, KUNO_SANITIZE what it was built to watch ("none" in an ordinary build), KUNO_GOLDEN the
+folder of recorded values.
 """
 
 import os
@@ -16,7 +17,7 @@ import unittest
 
 PROGRAM = os.environ["KUNO"]
 SANITIZED = os.environ.get("KUNO_SANITIZE", "none") != "none"
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+GOLDEN = pathlib.Path(os.environ["KUNO_GOLDEN"])
 E2E = GOLDEN / "qwen21-e2e"
 
 # A model so small that a whole picture costs next to nothing.

@@ -154,11 +154,11 @@ def changed(change):
 
 
 def matrix(tensors):
-    return next(name for name, (_, shape, _) in tensors.items() if name.endswith("attn.to_q.weight"))
+    return next(name for name in tensors if name.endswith("transformer_blocks.0.attn.to_q.weight"))
 
 
 def drop_one(tensors):
-    del tensors["transformer_blocks.0.attn.to_k.weight"]
+    del tensors[matrix(tensors).replace("to_q", "to_k")]
 
 
 def drop_many(tensors):

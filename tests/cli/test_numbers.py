@@ -10,7 +10,7 @@ HUGE = b"\x7f\x7f"  # the largest BF16
 class RunAway(Case):
     def breaks(self, option, name, tensor, stage):
         header, data = split((E2E / name).read_bytes())
-        begin, end = header[tensor]["data_offsets"]
+        begin, end = next(header[key] for key in header if key.endswith(tensor))["data_offsets"]
         data = data[:begin] + HUGE * ((end - begin) // 2) + data[end:]
         path = self.inputs / name
         path.write_bytes(join(header, data))

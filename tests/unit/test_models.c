@@ -277,6 +277,10 @@ static void tiled_decode_blends_as_the_reference(void **state) {
     golden want = golden_open("qwen21-vae/decode-tiled/expected.safetensors");
     const kn_entry *z = golden_entry(&in, "normalised");
     int h = (int)z->dim[1], w = (int)z->dim[2];
+    json_t *c = read_case("qwen21-vae/decode-tiled");
+    int tile = (int)golden_size(c, "tile_pixels") / KN_VAE21_FACTOR;
+    int stride = (int)golden_size(c, "stride_pixels") / KN_VAE21_FACTOR;
+    json_decref(c);
     const kn_decoder d = { .decode = decode_vae,
                            .ctx = &m,
                            .latent_channels = KN_VAE21_CHANNELS,
@@ -286,7 +290,7 @@ static void tiled_decode_blends_as_the_reference(void **state) {
     kn_run r = open_run(NULL);
     kn_error err = { 0 };
     float *pixels = NULL;
-    assert_true(kn_decode_tiled(&d, &r, golden_floats(&in, "normalised", NULL), h, w, 6, 4, &pixels, &err));
+    assert_true(kn_decode_tiled(&d, &r, golden_floats(&in, "normalised", NULL), h, w, tile, stride, &pixels, &err));
     golden_compare(&want, "image", pixels, (size_t)h * w * 256 * 4);
     free(pixels);
     assert_true(kn_decode_latent(&d, &r, golden_floats(&in, "normalised", NULL), h, w, UINT64_MAX, &pixels, &err));

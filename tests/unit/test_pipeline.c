@@ -9,7 +9,7 @@
 #include "pipelines/inspect.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
-#define DEMO   "../../models/demo" /* from the golden files */
+#define DEMO   KN_SOURCE "/models/demo"
 
 /* Compares what a pipeline dumps with the golden file, under the names that file has. */
 struct comparison {
@@ -188,7 +188,7 @@ static void run_demo_case(json_t *row, const char *precision) {
     print_message("  %s, %s\n", name, precision);
     snprintf(path, sizeof path, DEMO "/golden/%s.safetensors", name);
     golden want = golden_open(path);
-    const kn_model_wish model_wish = { .config = KN_TEST_DATA "/demo.toml",
+    const kn_model_wish model_wish = { .config = SHIPPED "/demo.toml",
                                        .profile = guided ? "demo-free" : "demo-turbo",
                                        .precision = precision };
     kn_model *m = open_model(&model_wish);
@@ -221,7 +221,7 @@ static void run_demo_case(json_t *row, const char *precision) {
 static void the_built_in_model_draws_what_the_references_drew(void **state) {
     (void)state;
     json_error_t e;
-    json_t *rows = json_load_file(KN_TEST_DATA "/" DEMO "/golden/index.json", 0, &e), *row = NULL;
+    json_t *rows = json_load_file(DEMO "/golden/index.json", 0, &e), *row = NULL;
     size_t i;
     assert_non_null(rows);
     json_array_foreach(rows, i, row) {
@@ -512,8 +512,9 @@ static void inspection_counts_the_quantised_layers_of_every_format(void **state)
         { "qwen21-e2e/text_encoder-Q8_0.gguf", "qwen3-vl", KN_Q8_0, 29 },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        const golden_file path = golden_path(rows[i].file);
-        const kn_source source = { .path = path.path };
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", SHIPPED, rows[i].file);
+        const kn_source source = { .path = path };
         kn_inspection found;
         kn_error err = { 0 };
         if (!kn_inspect_file(&source, NULL, &found, &err))

@@ -120,7 +120,7 @@ static void the_manual_s_examples_are_read(void **state) {
     KN_AUTO_BUF manual;
     kn_buf_init(&manual, 1 << 20);
     kn_error err = { 0 };
-    assert_true(kn_file_read(KN_TEST_DATA "/../../docs/models-toml.md", 1 << 20, &manual, &err));
+    assert_true(kn_file_read(KN_SOURCE "/docs/models-toml.md", 1 << 20, &manual, &err));
     assert_int_equal(setenv("HOME", "/srv/u", 1), 0);
     static const char *const chosen[] = { "krea2-turbo", "legacy" };
     const char *at = manual.data;

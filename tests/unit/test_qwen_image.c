@@ -287,7 +287,10 @@ static struct seen look(kn_model *m, const kn_wish *wish, kn_draw_report *report
 
 static void a_prompt_is_cut_at_1024_tokens_and_the_rest_is_counted(void **state) {
     (void)state;
-    enum { SYSTEM = 42, LETTERS = 1100 }; /* SYSTEM: tokens of the system turn, by the tiny tokenizer */
+    enum { LETTERS = 1100 };
+    json_t *c = golden_json("qwen2512/e2e/t2i-simple/case.json");
+    int64_t system_turn = (int64_t)golden_size(c, "drop_tokens");
+    json_decref(c);
     kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG, .residency = "cached" });
     char text[LETTERS + 1] = "";
     memset(text, 'Q', LETTERS); /* one token each */
@@ -296,7 +299,7 @@ static void a_prompt_is_cut_at_1024_tokens_and_the_rest_is_counted(void **state)
     wish.steps.value = 1;
     wish.prompt = "Q";
     struct seen short_one = look(m, &wish, &report);
-    assert_int_equal(short_one.tokens - short_one.rows, SYSTEM);
+    assert_int_equal(short_one.tokens - short_one.rows, system_turn);
     assert_int_equal(short_one.negative_tokens, 0); /* without guidance nobody reads it */
     assert_int_equal(report.prompt_tokens, short_one.tokens);
     assert_int_equal(report.dropped_tokens, 0);
@@ -304,12 +307,12 @@ static void a_prompt_is_cut_at_1024_tokens_and_the_rest_is_counted(void **state)
     wish.prompt = text;
     struct seen long_one = look(m, &wish, &report);
     assert_int_equal(long_one.rows, 1024);
-    assert_int_equal(long_one.tokens, SYSTEM + 1024);
+    assert_int_equal(long_one.tokens, system_turn + 1024);
     assert_int_equal(report.dropped_tokens, LETTERS + end - 1024);
     wish.prompt = "x";
     wish.negative_prompt = text;
     wish.cfg.value = 2;
-    assert_int_equal(look(m, &wish, &report).negative_tokens, SYSTEM + 1024);
+    assert_int_equal(look(m, &wish, &report).negative_tokens, system_turn + 1024);
     assert_int_equal(report.dropped_tokens, 0);
     assert_int_equal(report.dropped_negative_tokens, LETTERS + end - 1024);
     kn_model_close(m);
@@ -439,7 +442,7 @@ static void names_may_stand_behind_either_prefix_or_none(void **state) {
 static void a_gguf_file_has_the_same_names(void **state) {
     (void)state;
     enum { F16 = 1 };
-    golden from = golden_open("qwen2512/dit/weights.safetensors");
+    golden from = golden_open(SHIPPED "/qwen2512/dit/weights.safetensors");
     gguf_maker made;
     KN_AUTO_BUF file;
     gguf_begin(&made, kn_weights_count(from.file), 1);
@@ -487,19 +490,19 @@ static void files_that_do_not_belong_together_are_refused(void **state) {
         kn_model_wish wish;
         const char *text;
     } rows[] = {
-        { { .diffusion_model = KN_TEST_DATA "/qwen2512/dit/weights.safetensors" },
+        { { .diffusion_model = SHIPPED "/qwen2512/dit/weights.safetensors" },
           "text encoder: its width is 96, the diffusion model wants 80; they do not belong together" },
-        { { .diffusion_model = KN_TEST_DATA "/qwen21-e2e/transformer.safetensors" },
+        { { .diffusion_model = SHIPPED "/qwen21-e2e/transformer.safetensors" },
           "the file is a Qwen-Image 2.1 diffusion model; a Qwen-Image (2512 or earlier) diffusion model is needed "
           "here" },
-        { { .text_encoder = KN_TEST_DATA "/qwen21-e2e/text_encoder.safetensors" },
+        { { .text_encoder = SHIPPED "/qwen21-e2e/text_encoder.safetensors" },
           "the file is a Qwen3-VL text encoder; a Qwen2.5-VL text encoder is needed here" },
-        { { .vae = KN_TEST_DATA "/qwen21-e2e/vae.safetensors" },
+        { { .vae = SHIPPED "/qwen21-e2e/vae.safetensors" },
           "the file is a Qwen-Image 2.1 VAE; a Qwen-Image or Wan 2.1 VAE is needed here" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_model_wish wish = rows[i].wish;
-        wish.config = CONFIG;
+        wish.config = SHIPPED "/qwen2512/e2e/models.toml";
         kn_model *m = NULL;
         kn_error err = { 0 };
         assert_false(kn_model_open(&wish, &m, &err));

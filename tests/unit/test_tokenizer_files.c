@@ -137,7 +137,7 @@ static const struct change {
 static void refuses_every_wrong_part_of_tokenizer_json_with_its_name(void **state) {
     (void)state;
     kn_buf good, bad;
-    golden_read("tokenizer-tiny/tokenizer.json", &good);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer.json", &good);
     kn_error err;
     assert_int_equal(open_json(good.data, good.len, &err), KN_OK);
     for (size_t i = 0; i < KN_COUNT(json_changes); i++) {
@@ -168,7 +168,7 @@ static void accepts_the_forms_that_mean_the_same(void **state) {
         { "\"version\":\"1.0\"", "\"model.vocab\":7" },
     };
     kn_buf good, other;
-    golden_read("tokenizer-tiny/tokenizer.json", &good);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer.json", &good);
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         replace(&good, rows[i].old, rows[i].new, &other);
         kn_error err;
@@ -182,7 +182,7 @@ static void accepts_the_forms_that_mean_the_same(void **state) {
 static void refuses_hostile_sizes(void **state) {
     (void)state;
     kn_buf good, bad;
-    golden_read("tokenizer-tiny/tokenizer.json", &good);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer.json", &good);
     static char deep[200001], token[KN_MAX_TOKEN_BYTES + 64];
     kn_error err;
 
@@ -207,7 +207,7 @@ static void refuses_hostile_sizes(void **state) {
 static void refuses_tokenizer_json_cut_anywhere(void **state) {
     (void)state;
     kn_buf good;
-    golden_read("tokenizer-tiny/tokenizer.json", &good);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer.json", &good);
     kn_error err;
     for (size_t len = 0; len < good.len; len += len < 300 || good.len - len < 300 ? 1 : 41) {
         char *cut = malloc(len + 1); /* of its own, so that a sanitizer sees a step beyond the end */
@@ -225,9 +225,9 @@ struct three {
 enum { VOCAB, MERGES, CONFIG };
 
 static void three_read(struct three *t) {
-    golden_read("tokenizer-tiny/vocab.json", &t->file[VOCAB]);
-    golden_read("tokenizer-tiny/merges.txt", &t->file[MERGES]);
-    golden_read("tokenizer-tiny/tokenizer_config.json", &t->file[CONFIG]);
+    golden_read(SHIPPED "/tokenizer-tiny/vocab.json", &t->file[VOCAB]);
+    golden_read(SHIPPED "/tokenizer-tiny/merges.txt", &t->file[MERGES]);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer_config.json", &t->file[CONFIG]);
 }
 
 static void three_free(struct three *t) {
@@ -360,7 +360,7 @@ static void a_folder_is_read_from_what_is_in_it(void **state) {
     struct three good;
     kn_buf json, wrong;
     three_read(&good);
-    golden_read("tokenizer-tiny/tokenizer.json", &json);
+    golden_read(SHIPPED "/tokenizer-tiny/tokenizer.json", &json);
     kn_buf_init(&wrong, 16);
     assert_true(kn_buf_add_text(&wrong, "{"));
     kn_error err;

@@ -12,7 +12,7 @@
 #include "models/qwen3_text.h"
 #include "models/qwen_vision.h"
 
-enum { PICTURES = 2, NAMES = 24 };
+enum { MAX_PICTURES = 4, NAMES = 24 };
 
 static kn_device *device;
 
@@ -103,15 +103,15 @@ static kn_image read_rgb(const char *folder, int i) {
 }
 
 /* Where the pictures' tokens are: the runs of that id. */
-static void find_runs(const int32_t *ids, size_t n, int32_t id, int64_t at[PICTURES]) {
+static void find_runs(const int32_t *ids, size_t n, int32_t id, int64_t at[MAX_PICTURES], int pictures) {
     int found = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] != id || (i > 0 && ids[i - 1] == id))
             continue;
-        assert_true(found < PICTURES);
+        assert_true(found < pictures);
         at[found++] = (int64_t)i;
     }
-    assert_int_equal(found, PICTURES);
+    assert_int_equal(found, pictures);
 }
 
 static void expect_positions(const golden *g, const kn_rope_picture *places, int count, int64_t n) {
@@ -123,10 +123,52 @@ static void expect_positions(const golden *g, const kn_rope_picture *places, int
     free(got);
 }
 
-static const kn_vision_layout tiny_layout = {
-    .depth = 5, .width = 32, .heads = 2, .deepstack_count = 3, .deepstack = { 1, 2, 3 }
+/* What case.json tells of a folder's model and pictures. */
+struct tiny {
+    int pictures;
+    int32_t image_pad;
+    kn_vision_layout vision;
+    kn_vision25_layout vision25;
+    kn_qwen25_layout text25;
 };
-enum { IMAGE_PAD = 428 };
+
+static int item(const json_t *list, size_t i) {
+    return (int)json_integer_value(json_array_get(list, i));
+}
+
+static struct tiny read_tiny(const char *folder) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/images/case.json", folder);
+    json_t *c = golden_json(path), *config = json_object_get(c, "config");
+    json_t *text = json_object_get(config, "text"), *vision = json_object_get(config, "vision");
+    json_t *deepstack = json_object_get(vision, "deepstack_visual_indexes");
+    json_t *whole = json_object_get(vision, "fullatt_block_indexes");
+    json_t *sections = json_object_get(json_object_get(text, "rope_parameters"), "mrope_section");
+    int depth = (int)golden_size(vision, "depth"), heads = (int)golden_size(vision, "num_heads");
+    int64_t width = (int64_t)golden_size(vision, "hidden_size");
+    size_t cell = golden_size(vision, "patch_size") * golden_size(vision, "spatial_merge_size");
+    struct tiny t = {
+        .pictures = (int)golden_size(c, "images"),
+        .image_pad = (int32_t)golden_size(text, "vocab_size") - 2, /* these vocabularies end with it and its video */
+        .vision = { .depth = depth,
+                    .width = width,
+                    .heads = heads,
+                    .deepstack_count = (int)json_array_size(deepstack) },
+        .vision25 = { .depth = depth, .width = width, .heads = heads },
+        .text25 = { .head = (int)(golden_size(text, "hidden_size") / golden_size(text, "num_attention_heads")) },
+    };
+    assert_in_range(t.pictures, 1, MAX_PICTURES);
+    assert_in_range(t.vision.deepstack_count, 0, KN_VISION_MAX_DEEPSTACK);
+    t.vision25.window = (int)(golden_size(vision, "window_size") / cell);
+    for (size_t i = 0; i < json_array_size(deepstack); i++)
+        t.vision.deepstack[i] = item(deepstack, i);
+    for (size_t i = 0; i < json_array_size(whole); i++)
+        t.vision25.whole |= (uint64_t)1 << item(whole, i);
+    for (size_t i = 0; i < 3; i++)
+        t.text25.sections[i] = item(sections, i);
+    json_decref(c);
+    return t;
+}
 
 struct qwen3 {
     kn_qwen3_text text;
@@ -156,30 +198,31 @@ static void qwen3_reads_a_prompt_as_the_reference(void **state) {
     watch(&r, &w, &g, 1);
     kn_qwen3_text_forward(&r, &m, ids, (int64_t)n, m.layers);
     close_run(&r);
-    assert_int_equal(w.compared, 4);
+    assert_int_equal(w.compared, m.layers);
     golden_close(&g);
     unbind(&b);
 }
 
 static void see_with(const char *vision_file) {
     static struct qwen3 m;
-    m.vision.layout = tiny_layout;
+    const struct tiny tiny = read_tiny("qwen3-vl");
+    m.vision.layout = tiny.vision;
     bound vision = bind_file(vision_file, "visual.", take_qwen3_vision, &m.vision);
     bound text = bind_file("qwen3-vl/weights.safetensors", "model.", take_qwen3_text, &m.text);
     golden g = golden_open("qwen3-vl/images/expected.safetensors");
-    const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [2, 3] */
+    const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [pictures, 3] */
     size_t n = 0;
     const int32_t *ids = golden_ints(&g, "input_ids", &n);
-    int64_t at[PICTURES];
-    find_runs(ids, n, IMAGE_PAD, at);
+    int64_t at[MAX_PICTURES];
+    find_runs(ids, n, tiny.image_pad, at, tiny.pictures);
 
     struct watcher w;
     kn_run r = open_run();
-    watch(&r, &w, &g, PICTURES);
+    watch(&r, &w, &g, tiny.pictures);
     w.other_patches = m.vision.frames == 1;
-    kn_vision_features seen[PICTURES];
-    kn_rope_picture places[PICTURES];
-    for (int i = 0; i < PICTURES; i++) {
+    kn_vision_features seen[MAX_PICTURES];
+    kn_rope_picture places[MAX_PICTURES];
+    for (int i = 0; i < tiny.pictures; i++) {
         kn_image rgb = read_rgb("qwen3-vl", i);
         assert_int_equal(rgb.height / 16, grids[3 * i + 1]);
         assert_int_equal(rgb.width / 16, grids[3 * i + 2]);
@@ -187,12 +230,12 @@ static void see_with(const char *vision_file) {
         places[i] = (kn_rope_picture){ .at = at[i], .rows = grids[3 * i + 1] / 2, .columns = grids[3 * i + 2] / 2 };
         kn_image_free(&rgb);
     }
-    assert_int_equal(w.compared, (w.other_patches ? 0 : 2) + 5 + 3 + 1);
+    assert_int_equal(w.compared, (w.other_patches ? 0 : 2) + tiny.vision.depth + tiny.vision.deepstack_count + 1);
 
-    expect_positions(&g, places, PICTURES, (int64_t)n);
+    expect_positions(&g, places, tiny.pictures, (int64_t)n);
     watch(&r, &w, &g, 1);
-    kn_tensor x = kn_qwen3_text_forward_pictures(&r, &m.text, ids, (int64_t)n, places, seen, PICTURES);
-    assert_int_equal(w.compared, 4);
+    kn_tensor x = kn_qwen3_text_forward_pictures(&r, &m.text, ids, (int64_t)n, places, seen, tiny.pictures);
+    assert_int_equal(w.compared, m.text.layers);
     compare_all(&r, &g, "pre_norm", x);
     close_run(&r);
     golden_close(&g);
@@ -210,20 +253,16 @@ static void qwen3_sees_the_same_with_a_gguf_file(void **state) {
     see_with("qwen3-vl/mmproj.gguf");
 }
 
-static const kn_vision25_layout tiny25_layout = {
-    .depth = 5, .width = 32, .heads = 2, .window = 2, .whole = 1 << 1 | 1 << 4
-};
-
 static void take_qwen25_text(void *network, kn_binder *b) {
     kn_qwen25_text *m = network;
-    m->layout = (kn_qwen25_layout){ .head = 24, .sections = { 4, 4, 4 } };
+    m->layout = read_tiny("qwen25-vl").text25;
     kn_qwen25_text_load(m, b);
     kn_ignore_outside(b, "visual.");
 }
 
 static void take_qwen25_vision(void *network, kn_binder *b) {
     kn_qwen25_vision *m = network;
-    m->layout = tiny25_layout;
+    m->layout = read_tiny("qwen25-vl").vision25;
     kn_qwen25_vision_load(m, b);
     kn_ignore_outside(b, "model.");
 }
@@ -240,31 +279,32 @@ static void qwen25_reads_a_prompt_as_the_reference(void **state) {
     watch(&r, &w, &g, 1);
     compare_all(&r, &g, "post_norm", kn_qwen25_text_forward(&r, &m, ids, (int64_t)n, NULL, NULL, 0));
     close_run(&r);
-    assert_int_equal(w.compared, 4);
+    assert_int_equal(w.compared, m.layers);
     golden_close(&g);
     unbind(&b);
 }
 
 static void qwen25_sees_pictures_as_the_reference(void **state) {
     (void)state;
+    const struct tiny tiny = read_tiny("qwen25-vl");
     static kn_qwen25_text text;
     static kn_qwen25_vision vision;
     bound v = bind_file("qwen25-vl/weights.safetensors", "visual.", take_qwen25_vision, &vision);
     bound t = bind_file("qwen25-vl/weights.safetensors", "model.", take_qwen25_text, &text);
     golden g = golden_open("qwen25-vl/images/expected.safetensors");
-    const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [2, 3] */
+    const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [pictures, 3] */
     size_t n = 0;
     const int32_t *ids = golden_ints(&g, "input_ids", &n);
-    int64_t at[PICTURES];
-    find_runs(ids, n, IMAGE_PAD, at);
+    int64_t at[MAX_PICTURES];
+    find_runs(ids, n, tiny.image_pad, at, tiny.pictures);
 
     struct watcher w;
     kn_run r = open_run();
-    watch(&r, &w, &g, PICTURES);
+    watch(&r, &w, &g, tiny.pictures);
     w.other_patches = true; /* ours come window by window, as all that follows */
-    kn_tensor rows[PICTURES];
-    kn_rope_picture places[PICTURES];
-    for (int i = 0; i < PICTURES; i++) {
+    kn_tensor rows[MAX_PICTURES];
+    kn_rope_picture places[MAX_PICTURES];
+    for (int i = 0; i < tiny.pictures; i++) {
         kn_image rgb = read_rgb("qwen25-vl", i);
         assert_int_equal(rgb.height / 14, grids[3 * i + 1]);
         assert_int_equal(rgb.width / 14, grids[3 * i + 2]);
@@ -272,12 +312,12 @@ static void qwen25_sees_pictures_as_the_reference(void **state) {
         places[i] = (kn_rope_picture){ .at = at[i], .rows = grids[3 * i + 1] / 2, .columns = grids[3 * i + 2] / 2 };
         kn_image_free(&rgb);
     }
-    assert_int_equal(w.compared, 5 + 1);
+    assert_int_equal(w.compared, tiny.vision25.depth + 1);
 
-    expect_positions(&g, places, PICTURES, (int64_t)n);
+    expect_positions(&g, places, tiny.pictures, (int64_t)n);
     watch(&r, &w, &g, 1);
-    compare_all(&r, &g, "post_norm", kn_qwen25_text_forward(&r, &text, ids, (int64_t)n, places, rows, PICTURES));
-    assert_int_equal(w.compared, 4);
+    compare_all(&r, &g, "post_norm", kn_qwen25_text_forward(&r, &text, ids, (int64_t)n, places, rows, tiny.pictures));
+    assert_int_equal(w.compared, text.layers);
     close_run(&r);
     golden_close(&g);
     unbind(&t);
@@ -296,7 +336,7 @@ static void a_layout_that_does_not_fit_is_refused(void **state) {
         { { .depth = 5, .width = 32, .heads = 2, .deepstack_count = 2 }, "its configuration says 5, 32 and 2" },
         { { .depth = 5, .width = 32, .heads = 3, .deepstack_count = 3 }, "3 heads do not divide" },
     };
-    golden g = golden_open("qwen3-vl/weights.safetensors");
+    golden g = golden_open(SHIPPED "/qwen3-vl/weights.safetensors");
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         static kn_qwen_vision m;
         m.layout = rows[i].layout;

@@ -447,7 +447,7 @@ static void a_part_of_a_file_of_everything_is_inspected_by_itself(void **state) 
     } rows[] = { { &kn_zimage_diffusion_slot, "model.diffusion_model.", 174, 35 },
                  { &kn_zimage_text_slot, "text_encoders.qwen3_4b.transformer.model.", 35, 0 },
                  { &kn_zimage_vae_slot, "vae.", 240, 0 } };
-    static const char path[] = KN_TEST_DATA "/" ALL_IN_ONE;
+    static const char path[] = SHIPPED "/" ALL_IN_ONE;
     size_t all = 0;
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_inspection found;

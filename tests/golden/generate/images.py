@@ -1,0 +1,111 @@
+"""Pictures: resizing to the byte, sizes of references, orientation, alpha and odd sample formats."""
+
+import json
+import math
+import os
+
+import numpy as np
+from PIL import Image, ImageOps
+from qwen_common import picture
+
+
+def rows(path, table):
+    with open(path, "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in table) + "\n]\n")
+
+
+def noise_image(w, h, mode, rng):
+    a = rng.integers(0, 256, (h, w, len(mode)), dtype=np.uint8)
+    if mode == "RGBA":
+        a[..., 3] = rng.choice([0, 1, 40, 128, 254, 255], (h, w))
+    return Image.fromarray(a if len(mode) > 1 else a[..., 0])
+
+
+def resizes(out, rng, v):
+    os.makedirs(out, exist_ok=True)
+    cases = []
+    for mode, (w, h) in (
+        (("RGB", (53, 37)), ("RGBA", (31, 44)), ("L", (20, 70)))
+        if not v
+        else (("RGB", (40, 61)), ("RGBA", (57, 23)), ("L", (33, 33)))
+    ):
+        source = noise_image(w, h, mode, rng)
+        source.save(f"{out}/{mode}.png")
+        for tw, th in ((w // 3, h // 4), (w * 2 + 1, h + 9), (w - 7, h + 13), (w + 40, max(1, h // 7)), (1, 1)):
+            file = f"{mode}-{tw}x{th}.png"
+            source.resize((tw, th), Image.Resampling.LANCZOS).save(f"{out}/{file}")
+            cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th))
+    rows(f"{out}/cases.json", cases)
+
+
+def sizes(path):
+    def reference(w, h, resolution):
+        if resolution == 0:
+            return max(32, round(w / 32) * 32), max(32, round(h / 32) * 32)
+        r = w / h
+        return max(32, round(math.sqrt(resolution * resolution * r) / 32) * 32), max(
+            32, round(math.sqrt(resolution * resolution / r) / 32) * 32
+        )
+
+    pairs = [
+        (4000, 3000),
+        (3000, 4000),
+        (1024, 1024),
+        (1, 1000),
+        (640, 480),
+        (1248, 832),
+        (1920, 1080),
+        (1080, 1920),
+        (777, 333),
+        (48, 48),
+        (16, 2000),
+        (5000, 900),
+    ]
+    rows(
+        path,
+        [dict(width=w, height=h, resolution=r, expected=reference(w, h, r)) for w, h in pairs for r in (1024, 0, 768)],
+    )
+
+
+def exif(orientation):
+    e = Image.Exif()
+    e[0x0112] = orientation
+    return e
+
+
+def orientation(out, seed):
+    os.makedirs(out, exist_ok=True)
+    base = picture(24, 16, seed)
+    for o in range(1, 9):
+        base.save(f"{out}/o{o}.jpg", quality=95, subsampling=0, exif=exif(o))
+        ImageOps.exif_transpose(Image.open(f"{out}/o{o}.jpg")).save(f"{out}/o{o}.png")
+    base.save(f"{out}/png-exif.png", exif=exif(6))
+    base.save(f"{out}/webp-exif.webp", lossless=True, exif=exif(8))
+    ImageOps.exif_transpose(Image.open(f"{out}/webp-exif.webp")).convert("RGB").save(f"{out}/webp-exif.png")
+
+
+def alpha(out, rng):
+    os.makedirs(out, exist_ok=True)
+    im = noise_image(24, 20, "RGBA", rng)
+    im.save(f"{out}/input.png")
+    white = Image.new("RGB", im.size, (255, 255, 255))
+    white.paste(im, mask=im.getchannel("A"))
+    white.save(f"{out}/over-white.png")
+    palette = noise_image(9, 7, "RGB", rng).quantize(8)
+    palette.info["transparency"] = 2
+    palette.save(f"{out}/palette.png", transparency=2)
+    Image.open(f"{out}/palette.png").convert("RGBA").save(f"{out}/palette-rgba.png")
+    deep = rng.integers(0, 65536, (5, 6), dtype=np.uint16)
+    Image.fromarray(deep).save(f"{out}/gray16.png")
+    Image.fromarray((deep >> 8).astype(np.uint8)).save(f"{out}/gray16-8.png")
+    noise_image(8, 6, "L", rng).convert("LA").save(f"{out}/la.png")
+    Image.open(f"{out}/la.png").convert("RGBA").save(f"{out}/la-rgba.png")
+
+
+def main(seed, out, variant):
+    out = f"{out}/image"
+    rng = np.random.default_rng(seed)
+    resizes(f"{out}/resize", rng, variant)
+    sizes(f"{out}/reference-sizes.json")
+    orientation(f"{out}/orientation", seed)
+    alpha(f"{out}/alpha", rng)
