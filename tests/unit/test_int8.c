@@ -58,7 +58,7 @@ static void compare_steps(bench *t, const char *layer, kn_tensor rounded) {
     const float *scale = golden_floats(&t->want, name, NULL);
     snprintf(name, sizeof name, "%s.x_q", layer);
     const int8_t *want = (const int8_t *)golden_entry(&t->want, name)->data;
-    int64_t width = kn_last_dim(rounded), n = kn_elements(rounded), different = 0;
+    int64_t width = KN_MAX(kn_last_dim(rounded), 1), n = kn_elements(rounded), different = 0;
     for (int64_t i = 0; i < n; i++) {
         double step = (double)kn_data(rounded)[i] / (double)scale[i / width];
         assert_true(fabs(step - rint(step)) < 1e-3 && fabs(rint(step) - want[i]) <= 1);

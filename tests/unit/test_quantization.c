@@ -52,8 +52,9 @@ static void all_markings_give_the_same_weights_and_output(void **state) {
         double difference = 0, norm = 0;
         for (size_t row = 0; row < inputs; row++) {
             double hidden[SIDE_MAX] = { 0 };
-            for (size_t i = 0; i < in * in; i++)
-                hidden[i / in] += (double)c[i] * (double)input[row * in + i % in];
+            for (size_t h = 0; h < in; h++)
+                for (size_t i = 0; i < in; i++)
+                    hidden[h] += (double)c[h * in + i] * (double)input[row * in + i];
             for (size_t o = 0; o < out; o++) {
                 double y = (double)first.bias[o], expected = (double)output[row * out + o];
                 for (size_t i = 0; i < in; i++)

@@ -429,12 +429,12 @@ static void names_may_stand_behind_either_prefix_or_none(void **state) {
         KN_AUTO_BUF file;
         make_changed(prefixes[i], NULL, NULL, NULL, &file);
         const kn_source source = { .data = (const uint8_t *)file.data, .len = file.len };
-        kn_inspection found;
+        kn_inspection found = { 0 };
         kn_error err = { 0 };
         if (!kn_inspect_fit(kn_architecture_find("qwen-image")->diffusion_model, &source, &err) ||
             !kn_inspect_file(&source, NULL, &found, &err))
             fail_msg("%s", err.text);
-        assert_string_equal(found.kind->id, "qwen-image");
+        assert_string_equal(found.kind ? found.kind->id : "none", "qwen-image");
         assert_string_equal(found.prefix, prefixes[i]);
     }
 }
