@@ -13,10 +13,13 @@ static atomic_bool asked;
 static void (*stop_work)(void *context); /* both set before the handler is */
 static void *stop_context;
 
+/* Exit statuses, looked up beforehand: a handler may call next to nothing. */
+static int status_stopped, status_lost;
+
 static void on_stop(int number) {
     (void)number;
     if (atomic_exchange(&asked, true))
-        _exit(kn_exit_code(KN_E_CANCELLED));
+        _exit(status_stopped);
     if (stop_work)
         stop_work(stop_context);
 }
@@ -27,7 +30,7 @@ static void on_lost_file(int number) {
     static const char text[] = "kuno: a file became shorter while it was in use; leave model files alone meanwhile\n";
     ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
     (void)ignored;
-    _exit(kn_exit_code(KN_E_TRUNCATED));
+    _exit(status_lost);
 }
 
 static void stopping_set(sigset_t *set) {
@@ -37,6 +40,8 @@ static void stopping_set(sigset_t *set) {
 }
 
 void kn_signals_install(void (*stop)(void *context), void *context) {
+    status_stopped = kn_exit_code(KN_E_CANCELLED);
+    status_lost = kn_exit_code(KN_E_TRUNCATED);
     stop_work = stop;
     stop_context = context;
     /* What was ignored stays so: nohup does that. */
