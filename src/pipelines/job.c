@@ -278,7 +278,7 @@ static uint64_t memory_for_decoding(const kn_job *j) {
     return available == UINT64_MAX ? available : available - KN_MIN(weights, available);
 }
 
-bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err) {
+static bool decode_pixels(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err) {
     float *pixels = NULL;
     int height = j->h * d->factor, width = j->w * d->factor;
     uint64_t limit = memory_for_decoding(j);
@@ -293,4 +293,10 @@ bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret
     bool ok = kn_image_from_planes(pixels, d->channels, height, width, ret, err);
     free(pixels);
     return ok;
+}
+
+bool kn_job_decode(kn_job *j, kn_component *vae, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err) {
+    bool ok = kn_job_begin(j, KN_STAGE_DECODE, vae, err) && decode_pixels(j, d, x, ret, err);
+    kn_job_end(j, KN_STAGE_DECODE, vae);
+    return ok && kn_job_progress(j, "decode", 0, 0, err);
 }

@@ -70,7 +70,7 @@ typedef struct kn_denoiser {
  */
 bool kn_job_diffuse(kn_job *j, const kn_denoiser *d, const float *clean, float *x, kn_error *err);
 
-/* x: [channels][h][w] -> 8-bit pixels; none in a plan. */
-bool kn_job_decode(kn_job *j, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err);
+/* The whole stage: x, [channels][h][w], becomes 8-bit pixels; none in a plan. */
+bool kn_job_decode(kn_job *j, kn_component *vae, const kn_decoder *d, const float *x, kn_image *ret, kn_error *err);
 
 #endif

@@ -202,16 +202,13 @@ static kn_tensor decode_latent(kn_run *r, void *ctx, kn_tensor latent) {
 
 static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err) {
     kn_vae_wan *network = &c->p->vae_network;
-    bool ok = kn_job_begin(&c->job, KN_STAGE_DECODE, &c->p->vae, err);
     const kn_decoder vae = { .decode = decode_latent,
                              .ctx = network,
                              .latent_channels = KN_VAE_WAN_CHANNELS,
                              .channels = 3,
                              .factor = KN_VAE_WAN_FACTOR,
                              .bytes_per_pixel = kn_vae_wan_bytes_per_pixel(network) };
-    ok = ok && kn_job_decode(&c->job, &vae, x, ret, err);
-    kn_job_end(&c->job, KN_STAGE_DECODE, &c->p->vae);
-    return ok && kn_job_progress(&c->job, "decode", 0, 0, err);
+    return kn_job_decode(&c->job, &c->p->vae, &vae, x, ret, err);
 }
 
 /* Each stage loads, computes and, when staged, leaves before the next one comes. */

@@ -385,7 +385,6 @@ static kn_tensor decode_latent(kn_run *r, void *ctx, kn_tensor latent) {
 
 static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err) {
     kn_vae21 *network = &c->p->vae_network;
-    bool ok = kn_job_begin(&c->job, KN_STAGE_DECODE, &c->p->vae, err);
     /* The last level is the peak: its input, that upsampled, and the shortcut, with some room for the convolution. */
     const kn_weight *widest = &network->decoder.level[KN_VAE21_LEVELS - 1].residual[0].conv1;
     const kn_decoder vae = { .decode = decode_latent,
@@ -394,9 +393,7 @@ static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err)
                              .channels = 4,
                              .factor = KN_VAE21_FACTOR,
                              .bytes_per_pixel = 14 * (uint64_t)widest->dim[3] };
-    ok = ok && kn_job_decode(&c->job, &vae, x, ret, err);
-    kn_job_end(&c->job, KN_STAGE_DECODE, &c->p->vae);
-    return ok && kn_job_progress(&c->job, "decode", 0, 0, err);
+    return kn_job_decode(&c->job, &c->p->vae, &vae, x, ret, err);
 }
 
 /* What is given is turned into numbers; what the vision encoder saw is needed until the prompts are encoded. */

@@ -159,7 +159,6 @@ static kn_tensor decode_latent(kn_run *r, void *ctx, kn_tensor latent) {
 
 static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err) {
     kn_vae_flux *network = &c->p->vae_network;
-    bool ok = kn_job_begin(&c->job, KN_STAGE_DECODE, &c->p->vae, err);
     /* The last level is the peak: its input, that normed, and what half as many channels come out of the convolution.
      */
     const kn_weight *widest = &network->decoder.level[KN_VAE_FLUX_LEVELS - 1].residual[0].conv1;
@@ -169,9 +168,7 @@ static bool decode(struct call *c, const float *x, kn_image *ret, kn_error *err)
                              .channels = 3,
                              .factor = KN_VAE_FLUX_FACTOR,
                              .bytes_per_pixel = 12 * (uint64_t)widest->dim[3] };
-    ok = ok && kn_job_decode(&c->job, &vae, x, ret, err);
-    kn_job_end(&c->job, KN_STAGE_DECODE, &c->p->vae);
-    return ok && kn_job_progress(&c->job, "decode", 0, 0, err);
+    return kn_job_decode(&c->job, &c->p->vae, &vae, x, ret, err);
 }
 
 /* Each stage loads, computes and, when staged, leaves before the next one comes. */
