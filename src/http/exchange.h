@@ -50,7 +50,8 @@ void kn_exchange_reply(kn_exchange *x, const kn_reply *r);
  * exchange's, until its end. */
 void kn_exchange_collect(kn_exchange *x, size_t limit);
 
-/* The head again, in any callback or later until `end`, valid until the next callback returns. */
+/* The head again, while a decision is owed; valid until the caller returns to the loop. NULL later: the service keeps
+ * what it needs of it. */
 const kn_head *kn_exchange_head(kn_exchange *x);
 
 void *kn_exchange_listener(const kn_exchange *x); /* the ctx of its listener */

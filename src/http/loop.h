@@ -28,7 +28,7 @@ typedef struct kn_loop kn_loop;
 typedef uint64_t kn_clock_fn(void *ctx);
 
 bool kn_loop_new(kn_clock_fn *clock, void *clock_ctx, kn_loop **ret, kn_error *err); /* NULL: the system's clock */
-void kn_loop_free(kn_loop *l);
+void kn_loop_free(kn_loop *l); /* runs the tasks of kn_loop_later first */
 
 bool kn_loop_run(kn_loop *l, kn_error *err);
 void kn_loop_stop(kn_loop *l);
