@@ -9,7 +9,8 @@ void kn_write(kn_writer *w, const void *p, size_t n) {
         w->full = true;
         return;
     }
-    memcpy(w->data + w->len, p, n);
+    if (n)
+        memcpy(w->data + w->len, p, n);
     w->len += n;
 }
 
