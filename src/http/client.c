@@ -110,6 +110,8 @@ static void reset(kn_exchange *x) {
 void kn_client_check_end(kn_exchange *x) {
     if (!x->active || !x->client_done || x->link)
         return;
+    if (x->decision == KN_FORWARD) /* the client left before it could be done */
+        kn_relay_tell_end(x, KN_UPSTREAM_UNSENT);
     x->active = false;
     if (x->service->end)
         x->service->end(x);

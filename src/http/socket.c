@@ -144,7 +144,8 @@ void kn_socket_drop_held(kn_socket *s) {
 }
 
 kn_window kn_input_window(const kn_input *in) {
-    return (kn_window){ in->data ? in->data + in->at : NULL, in->len - in->at };
+    static char nothing[1];
+    return in->data ? (kn_window){ in->data + in->at, in->len - in->at } : (kn_window){ nothing, 0 };
 }
 
 /* Makes room behind what is held: twice as much each time, so that a head that trickles in is not copied for every

@@ -92,6 +92,14 @@ static void a_waiting_client_that_leaves_is_never_dispatched(void **state) {
     assert_int_equal(s.upstream, -1);
 }
 
+static void a_client_that_leaves_before_it_is_dispatched_was_sent_nothing(void **state) {
+    (void)state;
+    client_sends("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    rig_forward(&s.r, s.r.held);
+    client_leaves();
+    assert_string_equal(s.r.told, "request 1, unsent 0, end 0");
+}
+
 /* ---- time ---- */
 
 static void a_head_must_be_complete_in_time_however_it_trickles(void **state) {
@@ -381,6 +389,7 @@ int main(void) {
         STAGED(a_half_closed_client_has_left),
         STAGED(a_client_that_left_before_it_was_served_is_not_served),
         STAGED(a_waiting_client_that_leaves_is_never_dispatched),
+        STAGED(a_client_that_leaves_before_it_is_dispatched_was_sent_nothing),
         STAGED(a_head_must_be_complete_in_time_however_it_trickles),
         STAGED(an_idle_connection_is_closed_without_a_word),
         STAGED(a_body_that_stalls_is_given_up),
