@@ -96,7 +96,7 @@ static void reset(kn_exchange *x) {
     kn_buf_free(&x->collected);
     kn_buf_init(&x->collected, 0);
     x->head = x->reply = NULL;
-    x->head_is_live = x->has_collected = x->head_waits = x->request_sent = false;
+    x->head_is_live = x->has_collected = x->head_waits = false;
     x->answer_chunked = x->answer_until_close = x->answer_begun = x->answer_complete = x->client_done = false;
     x->decision = KN_UNDECIDED;
     x->collected_at = 0;

@@ -70,8 +70,7 @@ struct kn_exchange {
     bool keep;             /* the connection goes on after this answer */
     bool has_collected;    /* the body, or its start, went through `collected` */
     bool head_waits;       /* the request's head is in the batch */
-    bool request_chunked, request_sent;
-    bool answer_chunked, answer_until_close;
+    bool request_chunked, answer_chunked, answer_until_close;
     bool answer_begun;    /* its head went to the client */
     bool answer_complete; /* all of it was given to the socket */
     bool client_done;     /* the client's part is over */

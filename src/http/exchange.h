@@ -62,7 +62,8 @@ typedef struct kn_exchange_facts {
     uint64_t started_ms;    /* when its head was complete */
     uint64_t request_bytes; /* of bodies, without framing */
     uint64_t response_bytes;
-    unsigned status; /* of the answer; 0: none was begun */
+    unsigned status;       /* of the answer; 0: none was begun */
+    bool request_complete; /* all of it was given to the upstream */
     bool client_left;
     bool answered; /* the client was sent all of an answer */
 } kn_exchange_facts;

@@ -99,7 +99,7 @@ static bool send_collected(kn_exchange *x) {
 }
 
 size_t kn_relay_request(kn_exchange *x, kn_window w) {
-    if (!x->link || x->request_sent || !(x->head_waits || kn_link_has_room(x->link)))
+    if (!x->link || x->facts.request_complete || !(x->head_waits || kn_link_has_room(x->link)))
         return 0;
     size_t used = 0;
     bool collected_is_sent = send_collected(x);
@@ -118,10 +118,10 @@ size_t kn_relay_request(kn_exchange *x, kn_window w) {
             send_request(x, false);
     }
     x->head_waits = false;
-    x->request_sent = collected_is_sent && x->body.complete;
-    if (x->request_sent)
+    x->facts.request_complete = collected_is_sent && x->body.complete;
+    if (x->facts.request_complete)
         kn_link_request_is_complete(x->link);
-    send_request(x, x->request_sent);
+    send_request(x, x->facts.request_complete);
     return used;
 }
 
@@ -150,7 +150,7 @@ static kn_rewrite frame_answer(kn_exchange *x, const kn_head *h) {
     bool streams = h->framing == KN_BODY_CHUNKED || h->framing == KN_BODY_UNTIL_CLOSE;
     x->answer_chunked = streams && x->minor;
     x->answer_until_close = streams && !x->minor;
-    if (x->answer_until_close || !x->request_sent || kn_server_is_draining(x->server))
+    if (x->answer_until_close || !x->facts.request_complete || kn_server_is_draining(x->server))
         x->keep = false;
     return (kn_rewrite){ .chunked = x->answer_chunked, .close = !x->keep, .keep_alive = x->keep && !x->minor };
 }

@@ -203,14 +203,18 @@ static void remove_stale(const kn_address *a) {
 }
 
 static int open_listener(const kn_address *a, kn_address *ret_address, kn_error *err) {
-    int on = 1, off = 0, family = a->storage.ss_family;
+    int on = 1, off = 0, silent_s = 60, family = a->storage.ss_family;
     remove_stale(a);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     kn_address bound = { .len = sizeof bound.storage };
     bool good = fd >= 0;
     if (good && family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit it */
+        /* Accepted sockets inherit these: nothing waits to be sent, and a machine that is gone without a word is
+         * noticed although we only wait for others. */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &silent_s, sizeof silent_s);
     }
     if (good && family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { FEW_BYTES = 1024 };
+
 bool kn_http_new(kn_loop *loop, kn_http **ret, kn_error *err) {
     size_t bytes = sizeof(kn_http) + KN_HTTP_READ_MAX + KN_HTTP_WRITE_MAX;
     kn_http *h = malloc(sizeof *h);
@@ -106,15 +108,30 @@ static ssize_t sent(ssize_t n) {
     return n >= 0 ? n : errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ? 0 : -1;
 }
 
+/* One part, or so few bytes that copying them costs less than telling the kernel of parts. */
+static ssize_t send_parts(int fd, kn_batch *b) {
+    char few[FEW_BYTES];
+    const char *p = b->parts[0].iov_base;
+    if (b->n > 1 && b->len > sizeof few) {
+        struct msghdr m = { .msg_iov = b->parts, .msg_iovlen = b->n };
+        return sent(sendmsg(fd, &m, MSG_NOSIGNAL));
+    }
+    if (b->n > 1) {
+        size_t len = 0;
+        for (unsigned i = 0; i < b->n; len += b->parts[i++].iov_len)
+            memcpy(few + len, b->parts[i].iov_base, b->parts[i].iov_len);
+        p = few;
+    }
+    return sent(send(fd, p, b->len, MSG_NOSIGNAL));
+}
+
 bool kn_socket_send(kn_socket *s, kn_batch *b, bool waits, bool *ret) {
     *ret = false;
     if (!b->len)
         return true;
     size_t done = 0;
     if (!s->held && !waits) {
-        struct msghdr m = { .msg_iov = b->parts, .msg_iovlen = b->n };
-        ssize_t n = sent(b->n == 1 ? send(s->watch.fd, b->parts[0].iov_base, b->len, MSG_NOSIGNAL)
-                                   : sendmsg(s->watch.fd, &m, MSG_NOSIGNAL));
+        ssize_t n = send_parts(s->watch.fd, b);
         if (n < 0)
             return false;
         done = (size_t)n;

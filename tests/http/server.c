@@ -23,7 +23,7 @@ static struct {
     kn_server *server;
     kn_upstream *upstream;
     kn_guard guard;
-    uint64_t drain_ms;
+    uint64_t drain_ms, tells, connections;
     bool draining;
 } own;
 
@@ -37,11 +37,14 @@ static void forward(kn_exchange *x, const kn_head *head) {
 static void tell_upstream_end(kn_exchange *x, kn_upstream_end end) {
     static const char *const names[] = { "complete", "unsent", "broken", "aborted" };
     (void)x;
-    printf("upstream %s\n", names[end]);
+    if (own.tells)
+        printf("upstream %s\n", names[end]);
 }
 
 static void tell_end(kn_exchange *x) {
     const kn_exchange_facts *f = kn_exchange_facts_of(x);
+    if (!own.tells)
+        return;
     printf("end status=%u sent=%llu received=%llu left=%d answered=%d\n", f->status,
            (unsigned long long)f->request_bytes, (unsigned long long)f->response_bytes, f->client_left, f->answered);
     fflush(stdout);
@@ -104,19 +107,21 @@ static bool set_limit(const char *option, kn_server_limits *server, kn_upstream_
     struct {
         const char *name;
         uint64_t *value;
-    } limits[] = { { "head=", &server->head_ms },         { "idle=", &server->idle_ms },
-                   { "body=", &server->body_ms },         { "send=", &server->send_ms },
-                   { "connect=", &upstream->connect_ms }, { "first=", &upstream->head_ms },
-                   { "stall=", &upstream->stall_ms },     { "drain=", &own.drain_ms } };
+    } limits[] = {
+        { "head=", &server->head_ms },     { "idle=", &server->idle_ms },         { "body=", &server->body_ms },
+        { "send=", &server->send_ms },     { "connect=", &upstream->connect_ms }, { "first=", &upstream->head_ms },
+        { "stall=", &upstream->stall_ms }, { "drain=", &own.drain_ms },           { "connections=", &own.connections },
+        { "tell=", &own.tells },
+    };
     uint64_t n;
     const char *equals = strchr(option, '=');
     if (!equals || !kn_parse_u64(equals + 1, &n))
         return false;
-    if (!strncmp(option, "connections=", 12))
-        server->connections = (unsigned)n;
     for (size_t i = 0; i < KN_COUNT(limits); i++)
         if (!strncmp(option, limits[i].name, strlen(limits[i].name)))
             *limits[i].value = n;
+    if (own.connections)
+        server->connections = (unsigned)own.connections;
     return true;
 }
 

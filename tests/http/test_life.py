@@ -274,7 +274,7 @@ class Limits(unittest.TestCase):
 
     def test_drain(self):
         """an abandoned stream is read to its end where that must be known"""
-        bench = self.bench("drain=5000")
+        bench = self.bench("drain=5000", "tell=1")
         bench.up.answers(stream_lines)
         with bench.connect() as connection:
             connection.sendall(request())
@@ -285,7 +285,7 @@ class Limits(unittest.TestCase):
 
     def test_drain_deadline(self):
         """a stream that does not end is given up in time"""
-        bench = self.bench("drain=500")
+        bench = self.bench("drain=500", "tell=1")
         bench.up.answers(stream_for_ever)
         with bench.connect() as connection:
             connection.sendall(request())

@@ -256,6 +256,7 @@ static void a_closed_idle_connection_costs_no_request(void **state) {
     upstream_sends(OK);
     close(s.upstream); /* and the loop has not noticed when the next request comes */
     s.upstream = -1;
+    s.r.now_ms++;
     forget();
     client_sends(GET);
     assert_string_equal(s.sent, GET);
