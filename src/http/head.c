@@ -177,9 +177,8 @@ static bool read_connection(kn_span list, message *m) {
             m->close = true;
         else if (kn_span_is_like(name, "keep-alive"))
             m->keep_alive = true;
-        else if (kn_span_is_like(name, "host") || kn_span_is_like(name, "content-length"))
-            return false;
-        else if (++m->nominated > KN_HTTP_NOMINATED_MAX)
+        else if (kn_span_is_like(name, "host") || kn_span_is_like(name, "content-length") ||
+                 ++m->nominated > KN_HTTP_NOMINATED_MAX)
             return false;
     }
     return true;

@@ -156,9 +156,7 @@ static void dispatch(kn_loop *l, kn_watch *w, uint32_t events) {
 
 bool kn_loop_turn(kn_loop *l, int wait_ms, kn_error *err) {
     uint64_t next = kn_timers_next_ms(&l->timers);
-    if (l->first_later)
-        wait_ms = 0;
-    else if (next <= l->now_ms)
+    if (l->first_later || next <= l->now_ms)
         wait_ms = 0;
     else if (next != KN_TIMER_NEVER && (wait_ms < 0 || next - l->now_ms < (uint64_t)wait_ms))
         wait_ms = (int)KN_MIN(next - l->now_ms, (uint64_t)3600 * 1000);

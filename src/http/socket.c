@@ -88,7 +88,7 @@ static bool hold(kn_socket *s, const kn_batch *b, size_t skip) {
     char *held = malloc(left + b->len - skip);
     if (!held)
         return false;
-    if (left)
+    if (s->held)
         memcpy(held, s->held + s->held_at, left);
     for (unsigned i = 0; i < b->n; i++) {
         size_t gone = KN_MIN(skip, b->parts[i].iov_len), n = b->parts[i].iov_len - gone;

@@ -104,7 +104,7 @@ static unsigned count_requests(const sight *s) {
 static void look(play *p) {
     rig_run(&p->r);
     for (int fd; p->upstream_count < UPSTREAMS && (fd = rig_accept(&p->r)) >= 0;) {
-        char *bytes = malloc(SEEN_MAX);
+        char *bytes = calloc(1, SEEN_MAX);
         require(bytes);
         p->upstreams[p->upstream_count++] = (sight){ fd, 0, bytes };
     }
@@ -112,7 +112,6 @@ static void look(play *p) {
         sight *s = &p->upstreams[i];
         if (s->fd < 0)
             continue;
-        s->bytes[s->len] = 0;
         rig_take(s->fd, s->bytes + s->len, SEEN_MAX - s->len);
         s->len += strlen(s->bytes + s->len); /* no NUL passes the proxy but in bodies, where reading may stop */
     }

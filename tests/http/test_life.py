@@ -7,7 +7,8 @@ import time
 import unittest
 
 import tap
-from wire import OK, Bench, Hangup, answer, answer_and_close, body_of, field, has_head, is_whole, receive, request, status
+from wire import OK, Bench, Hangup, answer, answer_and_close, body_of
+from wire import field, has_head, is_whole, receive, request, status
 
 
 def answer_once(upstream, connection, head, buffered):

@@ -234,7 +234,7 @@ static void tells_what_a_request_says(void **state) {
     (void)state;
     static const char text[] = "PUT /a?b=%00 HTTP/1.1\r\nhost: A:1\r\nCONTENT-length: 12\r\nContent-Type:\tx/y \r\n"
                                "Expect: 100-Continue\r\nConnection: X-One, keep-alive\r\nX-One: 1\r\nX-Two: 2\r\n\r\n";
-    kn_head h;
+    kn_head h = { 0 };
     assert_int_equal(judge(&h, text, sizeof text - 1), 0);
     assert_true(kn_span_is(h.method, "PUT"));
     assert_true(kn_span_is(h.target, "/a?b=%00"));
@@ -244,7 +244,7 @@ static void tells_what_a_request_says(void **state) {
     assert_int_equal(h.content_length, 12);
     assert_true(h.keep_alive && h.expects_continue && h.nominates);
     assert_int_equal(h.field_count, 7);
-    kn_span v;
+    kn_span v = { 0 };
     assert_true(kn_head_only(&h, KN_FIELD_HOST, &v) && kn_span_is(v, "A:1"));
     assert_true(kn_head_only(&h, KN_FIELD_CONTENT_TYPE, &v) && kn_span_is(v, "x/y"));
     assert_false(kn_head_only(&h, KN_FIELD_ORIGIN, &v));
@@ -268,7 +268,7 @@ static void knows_whether_a_connection_goes_on(void **state) {
         { "GET / HTTP/1.0\r\nConnection: Keep-Alive, close\r\n\r\n", false },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        kn_head h;
+        kn_head h = { 0 };
         assert_int_equal(judge(&h, rows[i].text, strlen(rows[i].text)), 0);
         assert_int_equal(h.keep_alive, rows[i].keep);
     }
@@ -291,7 +291,7 @@ static void knows_where_the_body_of_an_answer_ends(void **state) {
         { "HTTP/1.1 103 Hints\r\n\r\n", false, KN_BODY_NONE },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        kn_head h;
+        kn_head h = { 0 };
         assert_true(kn_response_parse(&h, rows[i].text, strlen(rows[i].text), rows[i].to_head));
         assert_int_equal(h.framing, rows[i].framing);
         assert_int_equal(h.keep_alive, rows[i].framing != KN_BODY_UNTIL_CLOSE);
