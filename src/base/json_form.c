@@ -1,0 +1,130 @@
+#include "base/json_form.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/suggest.h"
+#include "base/text.h"
+
+/* Far longer than any chain of our own keys. */
+enum { PLACE_BYTES = 400 };
+
+bool kn_form_open(kn_form *f, kn_json_reader *j, const kn_form *outer, const char *const *keys, size_t count) {
+    assert(count <= KN_FORM_KEYS_MAX);
+    *f = (kn_form){ .j = j, .outer = outer, .keys = keys, .count = count, .key = -1, .item = -1 };
+    if (!j->failed && kn_json_peek(j) != '{')
+        return kn_form_fail(f, KN_E_FORMAT, "an object is expected");
+    return kn_json_object(j);
+}
+
+bool kn_form_next(kn_form *f, int *ret) {
+    kn_json_text key;
+    if (f->j->failed) /* where that was stays */
+        return false;
+    f->key = -1;
+    f->item = -1;
+    if (!kn_json_key(f->j, &key))
+        return false;
+    for (size_t i = 0; i < f->count; i++) {
+        if (!kn_json_is(key, f->keys[i]))
+            continue;
+        if (f->seen >> i & 1)
+            return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
+        f->seen |= (uint64_t)1 << i;
+        f->key = *ret = (int)i;
+        return true;
+    }
+    kn_quoted word = kn_quote(key.data, key.len);
+    return kn_form_fail(f, KN_E_FORMAT, "unknown key '%s'%s", word.text,
+                        kn_suggest_choice(word.text, f->keys, f->count).text);
+}
+
+bool kn_form_has(const kn_form *f, int key) {
+    return f->seen >> key & 1;
+}
+
+bool kn_form_need(kn_form *f, int key) {
+    if (f->j->failed)
+        return false;
+    f->key = -1;
+    return kn_form_has(f, key) || kn_form_fail(f, KN_E_FORMAT, "the key '%s' is missing", f->keys[key]);
+}
+
+bool kn_form_items(kn_form *f) {
+    if (!f->j->failed && kn_json_peek(f->j) != '[')
+        return kn_form_fail(f, KN_E_FORMAT, "an array is expected");
+    return kn_json_array(f->j);
+}
+
+bool kn_form_item(kn_form *f) {
+    if (f->j->failed)
+        return false;
+    bool more = kn_json_item(f->j);
+    f->item = more ? f->item + 1 : -1;
+    return more;
+}
+
+bool kn_form_u64(kn_form *f, uint64_t min, uint64_t max, uint64_t *ret) {
+    uint64_t v = 0;
+    char c = kn_json_peek(f->j);
+    if (!f->j->failed && (c < '0' || c > '9'))
+        return kn_form_fail(f, KN_E_FORMAT, "a number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
+    if (!kn_json_u64(f->j, &v))
+        return false;
+    if (v < min || v > max)
+        return kn_form_fail(f, KN_E_RANGE, "%" PRIu64 " is outside %" PRIu64 " to %" PRIu64, v, min, max);
+    *ret = v;
+    return true;
+}
+
+bool kn_form_text(kn_form *f, size_t min, size_t max, kn_json_text *ret) {
+    kn_json_text text;
+    if (!f->j->failed && kn_json_peek(f->j) != '"')
+        return kn_form_fail(f, KN_E_FORMAT, "a text in quotes is expected");
+    if (!kn_json_string(f->j, &text))
+        return false;
+    if (text.len < min || text.len > max)
+        return kn_form_fail(f, KN_E_RANGE, "a text of %zu to %zu bytes is expected, this one has %zu", min, max,
+                            text.len);
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7F)
+            return kn_form_fail(f, KN_E_FORMAT, "the text holds a control character");
+    }
+    *ret = text;
+    return true;
+}
+
+/* "managed.workers[2].device" */
+static bool place_of(const kn_form *f, kn_buf *into) {
+    if (f->outer && !place_of(f->outer, into))
+        return false;
+    if (f->key < 0)
+        return true;
+    return kn_buf_printf(into, "%s%s", into->len ? "." : "", f->keys[f->key]) &&
+           (f->item < 0 || kn_buf_printf(into, "[%td]", f->item));
+}
+
+int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) {
+    KN_AUTO_BUF place;
+    kn_buf_init(&place, PLACE_BYTES);
+    if (f->j->failed)
+        return 0;
+    f->j->failed = true;
+    va_list args;
+    va_start(args, fmt);
+    char text[sizeof f->j->err->text];
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    bool known = place_of(f, &place) && place.len;
+    return kn_error_set(f->j->err, code, "%s%s%s", known ? place.data : "", known ? ": " : "", text);
+}
+
+bool kn_form_pointer(const kn_form *f, kn_buf *into) {
+    if (f->outer && !kn_form_pointer(f->outer, into))
+        return false;
+    if (f->key < 0)
+        return true;
+    return kn_buf_printf(into, "/%s", f->keys[f->key]) && (f->item < 0 || kn_buf_printf(into, "/%td", f->item));
+}

@@ -1,0 +1,137 @@
+/* JSON objects of a known form: what is wrong, and where. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json_form.h"
+
+enum { NAME, COUNT, BOXES };
+static const char *const keys[] = { [NAME] = "name", [COUNT] = "count", [BOXES] = "boxes" };
+
+typedef struct thing {
+    char name[17];
+    uint64_t count;
+    size_t boxes;
+} thing;
+
+/* A thing may hold boxes, which are things; *pointer is where reading stopped, if it did. */
+static void read_thing(kn_json_reader *j, const kn_form *outer, thing *t, kn_buf *pointer) {
+    kn_form f;
+    kn_json_text text;
+    kn_form_open(&f, j, outer, keys, KN_COUNT(keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case NAME:
+            if (kn_form_text(&f, 1, 16, &text))
+                memcpy(t->name, text.data, text.len);
+            break;
+        case COUNT: kn_form_u64(&f, 1, 9, &t->count); break;
+        case BOXES:
+            for (bool in = kn_form_items(&f); in && kn_form_item(&f); t->boxes++)
+                read_thing(j, &f, &(thing){ 0 }, pointer);
+            break;
+        }
+    }
+    kn_form_need(&f, NAME);
+    if (j->failed && !pointer->len)
+        assert_true(kn_form_pointer(&f, pointer));
+}
+
+static bool read_text(const char *json, thing *t, kn_buf *pointer, kn_error *err) {
+    kn_json_text all = { json, strlen(json) };
+    kn_json_reader j;
+    *t = (thing){ 0 };
+    *err = (kn_error){ 0 };
+    kn_json_begin(&j, all, all, err);
+    read_thing(&j, NULL, t, pointer);
+    bool ok = kn_json_finish(&j);
+    kn_json_close(&j);
+    return ok;
+}
+
+static void reads_what_has_the_form(void **state) {
+    (void)state;
+    KN_AUTO_BUF pointer;
+    kn_buf_init(&pointer, 100);
+    thing t;
+    kn_error err;
+    if (!read_text("{\"count\": 9, \"name\": \"a \\u00e9\", \"boxes\": [{\"name\": \"b\", \"boxes\": []}, "
+                   "{\"name\":\"c\"}]}",
+                   &t, &pointer, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(t.name, "a \u00E9");
+    assert_int_equal(t.count, 9);
+    assert_int_equal(t.boxes, 2);
+    assert_int_equal(pointer.len, 0);
+}
+
+static void errors_begin_with_their_place(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text, *pointer;
+    } rows[] = {
+        { "{}", "the key 'name' is missing", "" },
+        { "[]", "an object is expected", "" },
+        { "{\"name\": \"a\", \"size\": 1}", "unknown key 'size'; known: name, count, boxes", "" },
+        { "{\"naem\": \"a\"}", "unknown key 'naem'; known: name, count, boxes (did you mean 'name'?)", "" },
+        { "{\"name\": \"a\", \"name\": \"b\"}", "the key 'name' comes twice", "" },
+        { "{\"name\": \"a\", \"n\\u0061me\": \"b\"}", "the key 'name' comes twice", "" },
+        { "{\"count\": 10}", "count: 10 is outside 1 to 9", "/count" },
+        { "{\"count\": \"1\"}", "count: a number from 1 to 9 is expected", "/count" },
+        { "{\"count\": -1}", "count: a number from 1 to 9 is expected", "/count" },
+        { "{\"name\": 1}", "name: a text in quotes is expected", "/name" },
+        { "{\"name\": \"\"}", "name: a text of 1 to 16 bytes is expected, this one has 0", "/name" },
+        { "{\"name\": \"12345678901234567\"}", "name: a text of 1 to 16 bytes is expected, this one has 17", "/name" },
+        { "{\"name\": \"a\\nb\"}", "name: the text holds a control character", "/name" },
+        { "{\"name\": \"a\", \"boxes\": {}}", "boxes: an array is expected", "/boxes" },
+        { "{\"name\": \"a\", \"boxes\": [{\"name\": \"b\"}, 7]}", "boxes[1]: an object is expected", "/boxes/1" },
+        { "{\"boxes\": [{\"name\": \"b\", \"boxes\": [{\"name\": \"c\", \"count\": 0}]}]}",
+          "boxes[0].boxes[0].count: 0 is outside 1 to 9", "/boxes/0/boxes/0/count" },
+        { "{\"boxes\": [{\"name\": \"b\"}, {\"x\": 1}]}", "boxes[1]: unknown key 'x'; known: name, count, boxes",
+          "/boxes/1" },
+        { "{\"boxes\": [{}]}", "boxes[0]: the key 'name' is missing", "/boxes/0" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF pointer;
+        kn_buf_init(&pointer, 100);
+        thing t;
+        kn_error err;
+        assert_false(read_text(rows[i].json, &t, &pointer, &err));
+        if (strcmp(err.text, rows[i].text) != 0 || strcmp(pointer.data, rows[i].pointer) != 0)
+            fail_msg("%s\n  says '%s' at '%s'", rows[i].json, err.text, pointer.data);
+    }
+}
+
+static void what_is_not_json_is_said_by_line(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        { "", "an object is expected" },
+        { "{\"count\": 1.5}", "line 1, column 12" },
+        { "{\"name\": \"a\"\n \"count\": 1}", "line 2, column 2" },
+        { "{\"name\": \"a\"} x", "line 1, column 15" },
+        { "{\"name\": \"\xFF\"}", "line 1, column 11" },
+        { "{\"name\": \"a", "line 1, column 12: the file ends" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF pointer;
+        kn_buf_init(&pointer, 100);
+        thing t;
+        kn_error err;
+        assert_false(read_text(rows[i][0], &t, &pointer, &err));
+        if (!strstr(err.text, rows[i][1]))
+            fail_msg("%s\n  says '%s'", rows[i][0], err.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_has_the_form),
+        cmocka_unit_test(errors_begin_with_their_place),
+        cmocka_unit_test(what_is_not_json_is_said_by_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
