@@ -65,6 +65,26 @@ size_t kn_utf8_cut(const char *text, size_t len, size_t max) {
     return max;
 }
 
+bool kn_text_is_hex(const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        if ((text[i] < '0' || text[i] > '9') && (text[i] < 'a' || text[i] > 'f'))
+            return false;
+    }
+    return true;
+}
+
+bool kn_text_is_uuid(const char *text, size_t len) {
+    static const size_t groups[] = { 8, 4, 4, 4, 12 };
+    size_t at = 0;
+    if (len != 36)
+        return false;
+    for (size_t i = 0; i < KN_COUNT(groups); at += groups[i++] + 1) {
+        if (!kn_text_is_hex(text + at, groups[i]) || (i && text[at - 1] != '-'))
+            return false;
+    }
+    return true;
+}
+
 /* Whether a character shows as one, in its place, on every terminal. */
 static bool is_plain(uint32_t c) {
     return c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) && c != 0x2028 && c != 0x2029 &&

@@ -20,6 +20,12 @@ size_t kn_utf8_check(const char *text, size_t len);
 /* Length of the longest prefix of at most max bytes that ends between characters. */
 size_t kn_utf8_cut(const char *text, size_t len, size_t max);
 
+/* 8-4-4-4-12 hexadecimal digits in lower case, as the kernel and drivers write them. */
+bool kn_text_is_uuid(const char *text, size_t len);
+
+/* Nothing but hexadecimal digits in lower case, as digests are written. */
+bool kn_text_is_hex(const char *text, size_t len);
+
 /* User text for an error message: at most 48 bytes of it, control characters and invalid bytes as \xNN, "…" where it
  * was cut. Returns out. */
 typedef struct kn_quoted {

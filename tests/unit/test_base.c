@@ -113,6 +113,23 @@ static void scratch_folder(char path[32]) {
     assert_non_null(mkdtemp(path));
 }
 
+static void identities_have_one_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool good;
+    } rows[] = {
+        { "01234567-89ab-cdef-0123-456789abcdef", true },   { "01234567-89ab-cdef-0123-456789abcde", false },
+        { "01234567-89ab-cdef-0123-456789abcdef0", false }, { "01234567-89AB-cdef-0123-456789abcdef", false },
+        { "01234567089ab-cdef-0123-456789abcdef", false },  { "0123456-789ab-cdef-0123-456789abcdef", false },
+        { "01234567-89ab-cdef-0123-456789abcdeg", false },  { "", false },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++)
+        assert_int_equal(kn_text_is_uuid(rows[i].text, strlen(rows[i].text)), rows[i].good);
+    assert_true(kn_text_is_hex("0123456789abcdef", 16));
+    assert_false(kn_text_is_hex("0123456789abcdeF", 16));
+}
+
 static void output_appears_whole_or_not_at_all(void **state) {
     (void)state;
     char dir[32], path[64];
@@ -179,6 +196,7 @@ int main(void) {
         cmocka_unit_test(quoting_escapes_controls_and_cuts_at_a_character),
         cmocka_unit_test(a_path_in_a_message_is_whole_unless_it_is_very_long),
         cmocka_unit_test(numbers_are_whole_strings_in_range),
+        cmocka_unit_test(identities_have_one_form),
         cmocka_unit_test(output_appears_whole_or_not_at_all),
         cmocka_unit_test(output_says_what_is_wrong_with_its_place),
         cmocka_unit_test(reading_refuses_folders_absent_and_oversized_files),

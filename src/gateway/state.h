@@ -1,0 +1,44 @@
+/* The state directory: the few files that must tell the truth after a crash.
+ *
+ *     instance.lock        empty; locked as long as a process uses the directory
+ *     upstream-in-flight   empty; there while the upstream may be working for us
+ *     boot-id              which boot of the machine wrote the marker
+ *     usage.json           usage.h's
+ *     control-token        token.h's, only where none was given
+ *
+ * The marker is on the disk, with its entry in the directory, before a request is sent, and goes when it is certain
+ * that the upstream has finished. So a process that finds it after a crash knows that the upstream may still be at
+ * work, and admits nothing that would run beside it. Only two things end that: another boot of the machine, which no
+ * work of a local upstream survives, and a person who removes the marker after stopping the upstream. */
+#ifndef KN_GATEWAY_STATE_H
+#define KN_GATEWAY_STATE_H
+
+#include "base/error.h"
+
+/* A UUID of the kernel's, new with each boot; empty: unknown. */
+typedef struct kn_boot_id {
+    char text[37];
+} kn_boot_id;
+
+#define KN_BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
+kn_boot_id kn_boot_id_read(const char *path);
+
+typedef struct kn_state kn_state;
+
+/* Makes the directory if there is none, and locks it: one process at a time. Removes a marker of an earlier boot. */
+bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err);
+void kn_state_close(kn_state *s);
+
+const char *kn_state_path(const kn_state *s);
+
+/* At kn_state_open: a marker was found, and nothing proves that what it stands for is over. */
+bool kn_state_is_uncertain(const kn_state *s);
+
+/* A marker was found and removed, since the machine has been booted since. */
+bool kn_state_was_cleared(const kn_state *s);
+
+/* Both return when the disk has it, so they may take long; in another thread than the event loop's, one at a time. */
+bool kn_state_mark(kn_state *s, kn_error *err);
+bool kn_state_clear(kn_state *s, kn_error *err);
+
+#endif
