@@ -1,0 +1,45 @@
+/* Looks at a JSON request as it passes, and tells which model it names and whether it brings any input.
+ *
+ * It sees the bytes in pieces, cut anywhere, keeps no more than one short name, and never copies what people write:
+ * of everything but the keys of the outermost object and the value of "model" it only looks where it ends. It changes
+ * nothing, and a request that it does not understand is still a request.
+ *
+ * Keys are compared as the upstream does it, without regard to case. A body that has not ended, that names the model
+ * twice, or that is no object, is unclear. */
+#ifndef KN_GATEWAY_OBSERVER_H
+#define KN_GATEWAY_OBSERVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { KN_MODEL_NAME_MAX = 255, KN_OBSERVED_KEY_MAX = 8 };
+
+/* Under which key the input stands. */
+typedef enum kn_input { KN_INPUT_PROMPT, KN_INPUT_MESSAGES, KN_INPUT_INPUT } kn_input;
+
+typedef enum kn_observed {
+    KN_OBSERVED_NOTHING, /* no input: the model is loaded or unloaded, not used */
+    KN_OBSERVED_UNCLEAR, /* it may be a use, of we do not know what */
+    KN_OBSERVED_MODEL,   /* a use of the model that is named */
+} kn_observed;
+
+typedef struct kn_observer {
+    const char *input_key;
+    uint64_t depth; /* of what is being stepped over */
+    uint32_t escape;
+    uint16_t name_len;
+    uint8_t state, after, key_len, hex_left;
+    bool in_string, escaped, has_input, has_model, unclear;
+    char key[KN_OBSERVED_KEY_MAX];
+    char name[KN_MODEL_NAME_MAX + 1];
+} kn_observer;
+
+void kn_observer_begin(kn_observer *o, kn_input input);
+void kn_observer_feed(kn_observer *o, const char *data, size_t len);
+
+/* At any time; the name is o->name with KN_OBSERVED_MODEL. */
+kn_observed kn_observer_result(const kn_observer *o);
+
+#endif
