@@ -9,13 +9,13 @@ typedef struct kn_command {
     const kn_option *options;
     size_t option_count;
     size_t given_bytes;                              /* of the struct that its options fill */
-    bool (*check)(const void *given, kn_error *err); /* whether the options go together */
+    bool (*check)(const void *given, kn_error *err); /* whether they go together; NULL: always */
     int (*run)(const void *given);                   /* returns the exit status */
 } kn_command;
 
-extern const kn_command kn_command_generate, kn_command_inspect_models;
+extern const kn_command kn_command_check, kn_command_generate, kn_command_inspect_models;
 
-enum { KN_COMMAND_COUNT = 2 };
+enum { KN_COMMAND_COUNT = 3 };
 extern const kn_command *const kn_commands[KN_COMMAND_COUNT];
 
 const kn_command *kn_command_find(const char *name);

@@ -75,7 +75,7 @@ static int run(const kn_command *c, const char *const *args, size_t count) {
     }
     int status = 1;
     switch (kn_options_parse(c->options, c->option_count, args, count, given, &err)) {
-    case KN_PARSED: status = c->check(given, &err) ? c->run(given) : fail_usage(c->name, &err); break;
+    case KN_PARSED: status = !c->check || c->check(given, &err) ? c->run(given) : fail_usage(c->name, &err); break;
     case KN_PARSED_HELP: status = show_help(c); break;
     case KN_PARSED_WRONG: status = fail_usage(c->name, &err); break;
     }

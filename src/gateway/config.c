@@ -1,0 +1,344 @@
+#include "gateway/config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json_form.h"
+#include "base/text.h"
+
+const char *const kn_backend_names[KN_BACKEND_COUNT] = {
+    [KN_BACKEND_CUDA] = "cuda",
+    [KN_BACKEND_VULKAN] = "vulkan",
+    [KN_BACKEND_CPU] = "cpu",
+};
+
+enum {
+    MINUTE_MS = 60 * 1000,
+    DAY_MS = 24 * 60 * MINUTE_MS,
+    ADDRESS_BYTES = 64,
+    WORKER_MODELS_MAX = 64,
+    CONTEXT_MAX = 1 << 24, /* tokens; far beyond any model */
+    DEVICE_INDEX_MAX = 255,
+};
+
+static void copy_address(kn_address *into, const char *text) {
+    kn_address_parse(text, into, NULL);
+}
+
+/* Waiting is generous: a large model takes minutes to load from a slow disk. */
+static void set_defaults(kn_config *c) {
+    *c = (kn_config){
+        .queue_limit = 64,
+        .max_connections = 1024,
+        .queue_timeout_ms = 10 * MINUTE_MS,
+        .connect_timeout_ms = 5000,
+        .header_timeout_ms = 10 * MINUTE_MS,
+        .stream_idle_timeout_ms = 5 * MINUTE_MS,
+        .reserve_bytes = 1 << 30,
+    };
+    copy_address(&c->listen, "127.0.0.1:11433");
+    copy_address(&c->upstream, "127.0.0.1:11434");
+    copy_address(&c->control, "127.0.0.1:11432");
+}
+
+/* "127.0.0.1:11434": an IP address, and a port that people can know beforehand. */
+static void read_address(kn_form *f, bool loopback, kn_address *ret) {
+    char address[ADDRESS_BYTES + 1] = "";
+    kn_json_text text;
+    kn_error err = { 0 };
+    if (!kn_form_text(f, 1, ADDRESS_BYTES, &text))
+        return;
+    memcpy(address, text.data, text.len);
+    if (!kn_address_parse(address, ret, &err))
+        kn_form_fail(f, err.code, "%s", err.text);
+    else if (!kn_address_port(ret))
+        kn_form_fail(f, KN_E_USAGE, "'%s' has no port, such as 127.0.0.1:11434", kn_quote_z(address).text);
+    else if (loopback && !kn_address_is_loopback(ret))
+        kn_form_fail(f, KN_E_USAGE, "%s is not a loopback address; use 127.0.0.1 or [::1]", address);
+}
+
+static void read_u32(kn_form *f, uint32_t min, uint32_t max, uint32_t *ret) {
+    uint64_t v = 0;
+    if (kn_form_u64(f, min, max, &v))
+        *ret = (uint32_t)v;
+}
+
+/* folder: what a relative path begins with; NULL: there may be none. */
+static void read_path(kn_form *f, const char *folder, char **ret) {
+    kn_json_text text;
+    if (!kn_form_text(f, 1, PATH_MAX - 1, &text))
+        return;
+    bool absolute = text.data[0] == '/';
+    if (!absolute && !folder) {
+        kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path", kn_quote(text.data, text.len).text);
+        return;
+    }
+    char *path = NULL;
+    if (absolute ? !(path = strndup(text.data, text.len))
+                 : asprintf(&path, "%s/%.*s", folder, (int)text.len, text.data) < 0)
+        kn_form_fail(f, KN_E_NOMEM, "not enough memory for a path");
+    else
+        *ret = path;
+}
+
+enum { DEVICE_BACKEND, DEVICE_UUID, DEVICE_INDEX, DEVICE_PCI };
+static const char *const device_keys[] = {
+    [DEVICE_BACKEND] = "backend",
+    [DEVICE_UUID] = "uuid",
+    [DEVICE_INDEX] = "index",
+    [DEVICE_PCI] = "pci_address",
+};
+
+static void read_backend(kn_form *f, kn_worker_config *w) {
+    kn_json_text text;
+    if (!kn_form_text(f, 1, 16, &text))
+        return;
+    for (size_t i = 0; i < KN_BACKEND_COUNT; i++) {
+        if (kn_json_is(text, kn_backend_names[i])) {
+            w->backend = (kn_backend)i;
+            return;
+        }
+    }
+    kn_form_fail(f, KN_E_USAGE, "'%s' is not cuda, vulkan or cpu", kn_quote(text.data, text.len).text);
+}
+
+/* "GPU-" and a UUID, as NVIDIA's driver writes it. */
+static bool is_gpu_uuid(kn_json_text text) {
+    return kn_json_starts(text, "GPU-") && kn_text_is_uuid(text.data + 4, text.len - 4);
+}
+
+static void read_uuid(kn_form *f, kn_worker_config *w) {
+    kn_json_text text;
+    if (!kn_form_text(f, 1, 100, &text))
+        return;
+    if (!is_gpu_uuid(text)) {
+        kn_form_fail(f, KN_E_FORMAT, "'%s' is not like GPU-11111111-2222-3333-4444-555555555555",
+                     kn_quote(text.data, text.len).text);
+        return;
+    }
+    memcpy(w->uuid, text.data, text.len);
+}
+
+static void read_pci(kn_form *f, kn_worker_config *w) {
+    kn_json_text text;
+    if (kn_form_text(f, 1, 32, &text) && !kn_pci_parse(text.data, text.len, &w->pci))
+        kn_form_fail(f, KN_E_FORMAT, "'%s' is not like 0000:04:00.0 (lower case)", kn_quote(text.data, text.len).text);
+}
+
+static void read_device(const kn_form *outer, kn_worker_config *w) {
+    static const bool takes[KN_BACKEND_COUNT][KN_COUNT(device_keys)] = {
+        [KN_BACKEND_CUDA] = { [DEVICE_BACKEND] = true, [DEVICE_UUID] = true, [DEVICE_PCI] = true },
+        [KN_BACKEND_VULKAN] = { [DEVICE_BACKEND] = true, [DEVICE_INDEX] = true, [DEVICE_PCI] = true },
+        [KN_BACKEND_CPU] = { [DEVICE_BACKEND] = true },
+    };
+    kn_form f;
+    kn_form_open(&f, outer->j, outer, device_keys, KN_COUNT(device_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case DEVICE_BACKEND: read_backend(&f, w); break;
+        case DEVICE_UUID: read_uuid(&f, w); break;
+        case DEVICE_INDEX: read_u32(&f, 0, DEVICE_INDEX_MAX, &w->index); break;
+        case DEVICE_PCI: read_pci(&f, w); break;
+        }
+    }
+    if (!kn_form_need(&f, DEVICE_BACKEND))
+        return;
+    for (int key = 0; key < (int)KN_COUNT(device_keys); key++) {
+        if (takes[w->backend][key])
+            kn_form_need(&f, key);
+        else if (kn_form_has(&f, key))
+            kn_form_fail(&f, KN_E_USAGE, "the backend %s has no '%s'", kn_backend_names[w->backend], device_keys[key]);
+    }
+}
+
+/* "cuda-0000-04-00-0", "cpu-11501": the same however the workers are ordered. */
+static void name_worker(kn_worker_config *w) {
+    const char *backend = kn_backend_names[w->backend];
+    kn_pci_address place = w->pci;
+    for (char *p = place.text; *p; p++)
+        if (*p == ':' || *p == '.')
+            *p = '-';
+    if (place.text[0])
+        snprintf(w->id, sizeof w->id, "%s-%s", backend, place.text);
+    else
+        snprintf(w->id, sizeof w->id, "%s-%u", backend, kn_address_port(&w->address));
+}
+
+enum { WORKER_EXECUTABLE, WORKER_MODELS, WORKER_HOME, WORKER_ADDRESS, WORKER_MAX, WORKER_CONTEXT, WORKER_DEVICE };
+static const char *const worker_keys[] = {
+    [WORKER_EXECUTABLE] = "executable", [WORKER_MODELS] = "models",         [WORKER_HOME] = "home",
+    [WORKER_ADDRESS] = "address",       [WORKER_MAX] = "max_loaded_models", [WORKER_CONTEXT] = "context_length",
+    [WORKER_DEVICE] = "device",
+};
+
+static void read_worker(const kn_form *outer, kn_worker_config *w) {
+    kn_form f;
+    kn_form_open(&f, outer->j, outer, worker_keys, KN_COUNT(worker_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case WORKER_EXECUTABLE: read_path(&f, NULL, &w->executable); break;
+        case WORKER_MODELS: read_path(&f, NULL, &w->models); break;
+        case WORKER_HOME: read_path(&f, NULL, &w->home); break;
+        case WORKER_ADDRESS: read_address(&f, true, &w->address); break;
+        case WORKER_MAX: read_u32(&f, 1, WORKER_MODELS_MAX, &w->max_loaded_models); break;
+        case WORKER_CONTEXT: read_u32(&f, 1, CONTEXT_MAX, &w->context_length); break;
+        case WORKER_DEVICE: read_device(&f, w); break;
+        }
+    }
+    for (int key = 0; key < (int)KN_COUNT(worker_keys); key++)
+        kn_form_need(&f, key);
+    name_worker(w);
+}
+
+enum { MANAGED_RESERVE, MANAGED_WORKERS };
+static const char *const managed_keys[] = { [MANAGED_RESERVE] = "reserve_bytes", [MANAGED_WORKERS] = "workers" };
+
+static void read_managed(const kn_form *outer, kn_config *c) {
+    kn_form f;
+    kn_form_open(&f, outer->j, outer, managed_keys, KN_COUNT(managed_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        if (key == MANAGED_RESERVE) {
+            kn_form_u64(&f, 0, (uint64_t)1 << 50, &c->reserve_bytes);
+            continue;
+        }
+        for (bool in = kn_form_items(&f); in && kn_form_item(&f);) {
+            if (c->worker_count == KN_WORKERS_MAX)
+                kn_form_fail(&f, KN_E_RANGE, "more than %d workers", KN_WORKERS_MAX);
+            else
+                read_worker(&f, &c->workers[c->worker_count++]);
+        }
+    }
+    if (kn_form_need(&f, MANAGED_WORKERS) && !c->worker_count)
+        kn_form_fail(&f, KN_E_USAGE, "there is no worker; leave 'managed' out to have none");
+}
+
+/* What two workers cannot share, nor a worker with a listener. */
+static bool check_workers(const kn_config *c, kn_error *err) {
+    const kn_address *taken[] = { &c->listen, &c->upstream, &c->control };
+    for (size_t i = 0; i < c->worker_count; i++) {
+        const kn_worker_config *w = &c->workers[i];
+        for (size_t k = 0; k < KN_COUNT(taken); k++)
+            if (kn_address_port(&w->address) == kn_address_port(taken[k]))
+                return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].address: port %u is that of %s", i,
+                               kn_address_port(&w->address), (const char *[]){ "listen", "upstream", "control" }[k]);
+        for (size_t k = 0; k < i; k++) {
+            const kn_worker_config *other = &c->workers[k];
+            const char *same = kn_address_port(&w->address) == kn_address_port(&other->address) ? "address"
+                               : strcmp(w->home, other->home) == 0                              ? "home"
+                               : kn_pci_equal(&w->pci, &other->pci)                             ? "device.pci_address"
+                                                                                                : NULL;
+            if (same)
+                return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].%s: workers[%zu] has the same", i, same, k);
+        }
+    }
+    return true;
+}
+
+static bool check_ports(const kn_config *c, kn_error *err) {
+    const uint16_t listen = kn_address_port(&c->listen), control = kn_address_port(&c->control),
+                   upstream = kn_address_port(&c->upstream);
+    if (listen == upstream || listen == control || upstream == control)
+        return kn_fail(err, KN_E_USAGE, "%s: port %u is also that of %s; the three ports must differ",
+                       upstream == control ? "control" : "listen", upstream == control ? control : listen,
+                       upstream == control || listen == upstream ? "upstream" : "control");
+    return true;
+}
+
+enum {
+    LISTEN,
+    UPSTREAM,
+    CONTROL,
+    STATE_DIR,
+    QUEUE_LIMIT,
+    MAX_CONNECTIONS,
+    QUEUE_TIMEOUT,
+    CONNECT_TIMEOUT,
+    HEADER_TIMEOUT,
+    IDLE_TIMEOUT,
+    MANAGED
+};
+static const char *const config_keys[] = {
+    [LISTEN] = "listen",
+    [UPSTREAM] = "upstream",
+    [CONTROL] = "control",
+    [STATE_DIR] = "state_dir",
+    [QUEUE_LIMIT] = "queue_limit",
+    [MAX_CONNECTIONS] = "max_connections",
+    [QUEUE_TIMEOUT] = "queue_timeout_ms",
+    [CONNECT_TIMEOUT] = "connect_timeout_ms",
+    [HEADER_TIMEOUT] = "header_timeout_ms",
+    [IDLE_TIMEOUT] = "stream_idle_timeout_ms",
+    [MANAGED] = "managed",
+};
+
+static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
+    kn_form f;
+    kn_form_open(&f, j, NULL, config_keys, KN_COUNT(config_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case LISTEN: read_address(&f, false, &c->listen); break;
+        case UPSTREAM: read_address(&f, true, &c->upstream); break;
+        case CONTROL: read_address(&f, true, &c->control); break;
+        case STATE_DIR: read_path(&f, folder, &c->state_dir); break;
+        case QUEUE_LIMIT: read_u32(&f, 0, 4096, &c->queue_limit); break;
+        case MAX_CONNECTIONS: read_u32(&f, 8, 65536, &c->max_connections); break;
+        case QUEUE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->queue_timeout_ms); break;
+        case CONNECT_TIMEOUT: read_u32(&f, 1, 10 * MINUTE_MS, &c->connect_timeout_ms); break;
+        case HEADER_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->header_timeout_ms); break;
+        case IDLE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->stream_idle_timeout_ms); break;
+        case MANAGED: read_managed(&f, c); break;
+        }
+    }
+    kn_form_need(&f, STATE_DIR);
+}
+
+bool kn_config_read(const char *text, size_t len, const char *folder, kn_config *ret, kn_error *err) {
+    const kn_json_text file = { text, len };
+    kn_config c;
+    kn_json_reader j;
+    kn_error failure = { 0 };
+    set_defaults(&c);
+    kn_json_begin(&j, file, file, &failure);
+    read_config(&j, folder, &c);
+    bool ok = kn_json_finish(&j) && check_ports(&c, &failure) && check_workers(&c, &failure);
+    kn_json_close(&j);
+    if (!ok) {
+        kn_config_free(&c);
+        return kn_fail(err, failure.code, "%s", failure.text);
+    }
+    *ret = c;
+    return true;
+}
+
+bool kn_config_load(const char *path, kn_config *ret, kn_error *err) {
+    char folder[PATH_MAX];
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, KN_CONFIG_BYTES);
+    if (!getcwd(folder, sizeof folder))
+        return kn_fail(err, KN_E_IO, "the current folder has no path");
+    return (kn_file_read(path, KN_CONFIG_BYTES, &text, err) && kn_config_read(text.data, text.len, folder, ret, err)) ||
+           kn_fail_within(err, "'%s'", kn_quote_path(path).text);
+}
+
+bool kn_config_default(const char *state_dir, kn_config *ret, kn_error *err) {
+    kn_config c;
+    set_defaults(&c);
+    if (!(c.state_dir = strdup(state_dir)))
+        return kn_fail_nomem(err, strlen(state_dir));
+    *ret = c;
+    return true;
+}
+
+void kn_config_free(kn_config *c) {
+    for (size_t i = 0; i < c->worker_count; i++) {
+        free(c->workers[i].executable);
+        free(c->workers[i].models);
+        free(c->workers[i].home);
+    }
+    free(c->state_dir);
+    *c = (kn_config){ 0 };
+}

@@ -1,0 +1,57 @@
+/* config.json: what `kuno serve` listens on, whom it serves, where it keeps its few files and how long it waits.
+ *
+ * Read strictly: a key that is unknown or comes twice, a number outside of its range, a text where a number belongs is
+ * an error that begins with its place in the file ("managed.workers[1].address: …"). Rules between keys are checked
+ * here, too, so that whoever holds a kn_config holds one that can be served. docs/config-json.md tells people of it.
+ *
+ * No secrets are in here; the control token comes from elsewhere (token.h). */
+#ifndef KN_GATEWAY_CONFIG_H
+#define KN_GATEWAY_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/pci.h"
+#include "http/address.h"
+
+#define KN_CONFIG_PATH "/etc/kuno/config.json"
+
+enum { KN_CONFIG_BYTES = 256 << 10, KN_WORKERS_MAX = 16, KN_WORKER_ID_BYTES = 64, KN_GPU_UUID_BYTES = 41 };
+
+typedef enum kn_backend { KN_BACKEND_CUDA, KN_BACKEND_VULKAN, KN_BACKEND_CPU, KN_BACKEND_COUNT } kn_backend;
+extern const char *const kn_backend_names[KN_BACKEND_COUNT];
+
+/* One `ollama serve` that is ours, on one device. */
+typedef struct kn_worker_config {
+    char id[KN_WORKER_ID_BYTES];      /* made from backend and PCI address, or the port where there is none */
+    char *executable, *models, *home; /* absolute paths */
+    kn_address address;
+    uint32_t max_loaded_models, context_length;
+    kn_backend backend;
+    char uuid[KN_GPU_UUID_BYTES]; /* CUDA only */
+    uint32_t index;               /* Vulkan only */
+    kn_pci_address pci;           /* empty for the CPU */
+} kn_worker_config;
+
+typedef struct kn_config {
+    kn_address listen, upstream, control;
+    char *state_dir; /* absolute */
+    uint32_t queue_limit, max_connections;
+    uint32_t queue_timeout_ms, connect_timeout_ms, header_timeout_ms, stream_idle_timeout_ms;
+    uint64_t reserve_bytes; /* of each device, never given to models */
+    size_t worker_count;    /* 0: everything goes to the upstream */
+    kn_worker_config workers[KN_WORKERS_MAX];
+} kn_config;
+
+/* What is served where there is no file; state_dir is copied. */
+bool kn_config_default(const char *state_dir, kn_config *ret, kn_error *err);
+
+/* folder: absolute; where a relative state_dir begins. */
+bool kn_config_read(const char *text, size_t len, const char *folder, kn_config *ret, kn_error *err);
+
+/* A relative state_dir begins in the current folder of the process. Errors begin with the path. */
+bool kn_config_load(const char *path, kn_config *ret, kn_error *err);
+
+void kn_config_free(kn_config *c);
+
+#endif

@@ -1,0 +1,234 @@
+/* config.json: what is served, and what is refused with its place in the file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "gateway/config.h"
+
+static bool read_text(const char *text, kn_config *ret, kn_error *err) {
+    *err = (kn_error){ 0 };
+    return kn_config_read(text, strlen(text), "/here", ret, err);
+}
+
+#define UUID "GPU-11111111-2222-3333-4444-555555555555"
+#define CUDA                                                                                                           \
+    "{\"executable\": \"/usr/bin/ollama\", \"models\": \"/m\", \"home\": \"/h0\", \"address\": \"127.0.0.1:11501\", "  \
+    "\"max_loaded_models\": 8, \"context_length\": 4096, \"device\": {\"backend\": \"cuda\", \"uuid\": \"" UUID        \
+    "\", \"pci_address\": \"0000:04:00.0\"}}"
+#define VULKAN                                                                                                         \
+    "{\"executable\": \"/usr/bin/ollama\", \"models\": \"/m\", \"home\": \"/h1\", \"address\": \"127.0.0.1:11502\", "  \
+    "\"max_loaded_models\": 2, \"context_length\": 2048, \"device\": {\"backend\": \"vulkan\", \"index\": 1, "         \
+    "\"pci_address\": \"0000:2d:00.0\"}}"
+#define CPU                                                                                                            \
+    "{\"executable\": \"/usr/bin/ollama\", \"models\": \"/m\", \"home\": \"/h2\", \"address\": \"[::1]:11503\", "      \
+    "\"max_loaded_models\": 1, \"context_length\": 512, \"device\": {\"backend\": \"cpu\"}}"
+#define MANAGED(workers) "{\"state_dir\": \"/s\", \"managed\": {\"workers\": [" workers "]}}"
+
+static void a_state_directory_is_all_that_must_be_said(void **state) {
+    (void)state;
+    kn_config c;
+    kn_error err;
+    assert_true(read_text("{\"state_dir\": \"/var/lib/kuno\"}", &c, &err));
+    assert_string_equal(kn_address_print(&c.listen).text, "127.0.0.1:11433");
+    assert_string_equal(kn_address_print(&c.upstream).text, "127.0.0.1:11434");
+    assert_string_equal(kn_address_print(&c.control).text, "127.0.0.1:11432");
+    assert_string_equal(c.state_dir, "/var/lib/kuno");
+    assert_int_equal(c.worker_count, 0);
+    assert_int_equal(c.connect_timeout_ms, 5000);
+    assert_int_equal(c.header_timeout_ms, 600000);
+    assert_int_equal(c.stream_idle_timeout_ms, 300000);
+    kn_config_free(&c);
+
+    assert_true(kn_config_default("/somewhere", &c, &err));
+    assert_string_equal(kn_address_print(&c.listen).text, "127.0.0.1:11433");
+    assert_string_equal(c.state_dir, "/somewhere");
+    kn_config_free(&c);
+}
+
+static void every_key_is_read(void **state) {
+    (void)state;
+    kn_config c;
+    kn_error err;
+    if (!read_text("{\"listen\": \"[::]:11434\", \"upstream\": \"127.0.0.1:20001\", \"control\": \"[::1]:20002\", "
+                   "\"state_dir\": \"/s\", \"queue_limit\": 3, \"max_connections\": 100, \"queue_timeout_ms\": 4, "
+                   "\"connect_timeout_ms\": 5, \"header_timeout_ms\": 6, \"stream_idle_timeout_ms\": 7, "
+                   "\"managed\": {\"reserve_bytes\": 1073741825, \"workers\": [" CUDA ", " VULKAN ", " CPU "]}}",
+                   &c, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(kn_address_print(&c.listen).text, "[::]:11434");
+    assert_string_equal(kn_address_print(&c.control).text, "[::1]:20002");
+    const uint32_t numbers[] = { c.queue_limit,        c.max_connections,   c.queue_timeout_ms,
+                                 c.connect_timeout_ms, c.header_timeout_ms, c.stream_idle_timeout_ms };
+    static const uint32_t expected[] = { 3, 100, 4, 5, 6, 7 };
+    assert_memory_equal(numbers, expected, sizeof expected);
+    assert_true(c.reserve_bytes == 1073741825);
+    assert_int_equal(c.worker_count, 3);
+    const kn_worker_config *w = c.workers;
+    assert_string_equal(w[0].id, "cuda-0000-04-00-0");
+    assert_string_equal(w[0].uuid, UUID);
+    assert_string_equal(w[0].pci.text, "0000:04:00.0");
+    assert_string_equal(w[0].executable, "/usr/bin/ollama");
+    assert_string_equal(w[0].models, "/m");
+    assert_string_equal(w[0].home, "/h0");
+    assert_int_equal(w[0].max_loaded_models, 8);
+    assert_int_equal(w[0].context_length, 4096);
+    assert_string_equal(w[1].id, "vulkan-0000-2d-00-0");
+    assert_int_equal(w[1].index, 1);
+    assert_string_equal(w[2].id, "cpu-11503");
+    assert_string_equal(kn_address_print(&w[2].address).text, "[::1]:11503");
+    kn_config_free(&c);
+}
+
+static void a_relative_state_directory_begins_where_the_process_is(void **state) {
+    (void)state;
+    kn_config c;
+    kn_error err;
+    assert_true(read_text("{\"state_dir\": \".kuno\"}", &c, &err));
+    assert_string_equal(c.state_dir, "/here/.kuno");
+    kn_config_free(&c);
+}
+
+static void mistakes_are_refused_with_their_place(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        { "", "an object is expected" },
+        { "[]", "an object is expected" },
+        { "{}", "the key 'state_dir' is missing" },
+        { "{\"state_dir\": \"/s\"", "the file ends" },
+        { "{\"state_dir\": \"/s\"} {}", "nothing more is expected" },
+        { "{\"state_dir\": \"/s\", \"state_dir\": \"/s\"}", "the key 'state_dir' comes twice" },
+        { "{\"state_dir\": \"/s\", \"lisen\": \"127.0.0.1:1\"}", "did you mean 'listen'?" },
+        { "{\"state_dir\": \"\"}", "state_dir: a text of 1 to" },
+        { "{\"state_dir\": null}", "state_dir: a text in quotes is expected" },
+        { "{\"listen\": \"localhost:11434\"}", "listen: 'localhost:11434' is not the number of an address" },
+        { "{\"upstream\": \"192.168.1.2:11434\"}", "upstream: 192.168.1.2:11434 is not a loopback address" },
+        { "{\"upstream\": \"0.0.0.0:11434\"}", "upstream: 0.0.0.0:11434 is not a loopback address" },
+        { "{\"control\": \"[::]:11432\"}", "control: [::]:11432 is not a loopback address" },
+        { "{\"upstream\": \"http://127.0.0.1:11434\"}", "upstream: 'http://127.0.0.1:11434' is not" },
+        { "{\"listen\": \"127.0.0.1:0\"}", "listen: '127.0.0.1:0' has no port" },
+        { "{\"listen\": \"unix:/run/kuno\"}", "listen: 'unix:/run/kuno' has no port" },
+        { "{\"state_dir\": \"/s\", \"listen\": \"127.0.0.1:11434\"}", "listen: port 11434 is also that of upstream" },
+        { "{\"state_dir\": \"/s\", \"listen\": \"127.0.0.9:11432\"}", "listen: port 11432 is also that of control" },
+        { "{\"state_dir\": \"/s\", \"control\": \"[::1]:11434\"}", "control: port 11434 is also that of upstream" },
+        { "{\"queue_limit\": 4097}", "queue_limit: 4097 is outside 0 to 4096" },
+        { "{\"queue_timeout_ms\": 0}", "queue_timeout_ms: 0 is outside 1 to 86400000" },
+        { "{\"header_timeout_ms\": \"10s\"}", "header_timeout_ms: a number from 1 to 86400000 is expected" },
+        { "{\"max_connections\": 7}", "max_connections: 7 is outside 8 to 65536" },
+        { "{\"managed\": []}", "managed: an object is expected" },
+        { "{\"managed\": {}}", "managed: the key 'workers' is missing" },
+        { "{\"managed\": {\"workers\": []}}", "managed: there is no worker" },
+        { "{\"managed\": {\"reserve\": 1, \"workers\": []}}", "managed: unknown key 'reserve'" },
+        { MANAGED("{\"device\": {}}"), "managed.workers[0].device: the key 'backend' is missing" },
+        { MANAGED("{\"device\": {\"backend\": \"metal\"}}"),
+          "managed.workers[0].device.backend: 'metal' is not cuda, vulkan or cpu" },
+        { MANAGED("{\"device\": {\"backend\": \"cuda\", \"pci_address\": \"0000:04:00.0\"}}"),
+          "managed.workers[0].device: the key 'uuid' is missing" },
+        { MANAGED("{\"device\": {\"backend\": \"cpu\", \"index\": 0}}"),
+          "managed.workers[0].device: the backend cpu has no 'index'" },
+        { MANAGED("{\"device\": {\"uuid\": \"GPU-1\"}}"), "managed.workers[0].device.uuid: 'GPU-1' is not like" },
+        { MANAGED("{\"device\": {\"pci_address\": \"04:00.0\"}}"), "device.pci_address: '04:00.0' is not like" },
+        { MANAGED("{\"home\": \"h\"}"), "managed.workers[0].home: 'h' is not an absolute path" },
+        { MANAGED("{\"address\": \"10.0.0.1:1\"}"), "managed.workers[0].address: 10.0.0.1:1 is not a loopback" },
+        { MANAGED("{\"max_loaded_models\": 0}"), "max_loaded_models: 0 is outside 1 to 64" },
+        { MANAGED(CUDA ", " CUDA), "managed.workers[1].address: workers[0] has the same" },
+        { MANAGED(CPU ", {}"), "managed.workers[1]: the key 'executable' is missing" },
+        { "{\"state_dir\": \"/s\", \"control\": \"127.0.0.1:11503\", \"managed\": {\"workers\": [" CPU "]}}",
+          "managed.workers[0].address: port 11503 is that of control" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_config c;
+        kn_error err;
+        if (read_text(rows[i][0], &c, &err))
+            fail_msg("%s\n  was taken", rows[i][0]);
+        if (!strstr(err.text, rows[i][1]))
+            fail_msg("%s\n  says '%s', not '%s'", rows[i][0], err.text, rows[i][1]);
+    }
+}
+
+/* `text` with `from` replaced once. */
+static char *edited(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    assert_non_null(at);
+    KN_AUTO_BUF made;
+    kn_buf_init(&made, 1 << 16);
+    assert_true(kn_buf_add(&made, text, (size_t)(at - text)) && kn_buf_add_text(&made, to) &&
+                kn_buf_add_text(&made, at + strlen(from)));
+    return strdup(made.data);
+}
+
+static void workers_share_neither_home_nor_card(void **state) {
+    (void)state;
+    static const char *const rows[][3] = {
+        { "\"/h1\"", "\"/h0\"", "managed.workers[1].home: workers[0] has the same" },
+        { "0000:2d:00.0", "0000:04:00.0", "managed.workers[1].device.pci_address: workers[0] has the same" },
+        { "127.0.0.1:11502", "127.0.0.2:11501", "managed.workers[1].address: workers[0] has the same" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        char *text = edited(MANAGED(CUDA ", " VULKAN), rows[i][0], rows[i][1]);
+        kn_config c;
+        kn_error err;
+        assert_false(read_text(text, &c, &err));
+        assert_string_equal(err.text, rows[i][2]);
+        free(text);
+    }
+}
+
+static void there_are_at_most_sixteen_workers(void **state) {
+    (void)state;
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 1 << 16);
+    assert_true(kn_buf_add_text(&text, "{\"state_dir\": \"/s\", \"managed\": {\"workers\": ["));
+    for (int i = 0; i < 17; i++) {
+        char port[16], home[16];
+        snprintf(port, sizeof port, "]:%d", 20000 + i);
+        snprintf(home, sizeof home, "/home%d", i);
+        char *a = edited(CPU, "]:11503", port), *b = edited(a, "/h2", home);
+        assert_true(kn_buf_printf(&text, "%s%s", i ? ", " : "", b));
+        free(a);
+        free(b);
+    }
+    assert_true(kn_buf_add_text(&text, "]}}"));
+    kn_config c;
+    kn_error err;
+    assert_false(read_text(text.data, &c, &err));
+    assert_string_equal(err.text, "managed.workers[16]: more than 16 workers");
+}
+
+static void a_file_is_named_in_its_errors(void **state) {
+    (void)state;
+    char path[] = "/tmp/kuno-config-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "{\"state_dir\": 1}", 16), 16);
+    close(fd);
+    kn_config c;
+    kn_error err = { 0 };
+    assert_false(kn_config_load(path, &c, &err));
+    assert_non_null(strstr(err.text, path));
+    assert_non_null(strstr(err.text, "': state_dir: a text in quotes is expected"));
+    unlink(path);
+    err = (kn_error){ 0 };
+    assert_false(kn_config_load(path, &c, &err));
+    assert_int_equal(err.code, KN_E_NOT_FOUND);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_directory_is_all_that_must_be_said),
+        cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(a_relative_state_directory_begins_where_the_process_is),
+        cmocka_unit_test(mistakes_are_refused_with_their_place),
+        cmocka_unit_test(workers_share_neither_home_nor_card),
+        cmocka_unit_test(there_are_at_most_sixteen_workers),
+        cmocka_unit_test(a_file_is_named_in_its_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
