@@ -2,8 +2,12 @@
 
 #include <string.h>
 
-const kn_command *const kn_commands[KN_COMMAND_COUNT] = { &kn_command_generate, &kn_command_inspect_models,
-                                                          &kn_command_check };
+const kn_command *const kn_commands[KN_COMMAND_COUNT] = {
+    &kn_command_generate,
+    &kn_command_inspect_models,
+    &kn_command_serve,
+    &kn_command_check,
+};
 
 const kn_command *kn_command_find(const char *name) {
     for (size_t i = 0; i < KN_COMMAND_COUNT; i++) {

@@ -40,8 +40,7 @@ kn_boot_id kn_boot_id_read(const char *path) {
     return read_boot_id(AT_FDCWD, path);
 }
 
-/* Makes a folder and those above it that are missing. */
-static bool make_folders(const char *path, kn_error *err) {
+bool kn_state_make_folder(const char *path, kn_error *err) {
     char part[PATH_MAX];
     size_t len = strlen(path);
     if (len >= sizeof part)
@@ -81,7 +80,9 @@ static bool lock(kn_state *s, kn_error *err) {
 }
 
 /* Durable before any marker is: else a crash would leave this boot's marker beside another boot's name. */
-static bool write_boot_id(kn_state *s, const kn_boot_id *boot, kn_error *err) {
+static bool write_boot_id(kn_state *s, const kn_boot_id *before, const kn_boot_id *boot, kn_error *err) {
+    if (!boot->text[0] || strcmp(before->text, boot->text) == 0)
+        return true;
     char path[PATH_MAX], line[sizeof boot->text + 1];
     int len = snprintf(line, sizeof line, "%s\n", boot->text);
     kn_output o;
@@ -97,12 +98,11 @@ static bool write_boot_id(kn_state *s, const kn_boot_id *boot, kn_error *err) {
 
 /* Whether a marker is there, and whether it stays. Only an empty one, beside the name of another boot, proves that what
  * it stands for is over; anything else is a person's to judge. */
-static bool look_for_marker(kn_state *s, const kn_boot_id *boot, kn_error *err) {
+static bool look_for_marker(kn_state *s, const kn_boot_id *before, const kn_boot_id *boot, kn_error *err) {
     struct stat st;
     if (fstatat(s->dir_fd, marker_name, &st, AT_SYMLINK_NOFOLLOW))
         return errno == ENOENT || kn_fail(err, KN_E_IO, "'%s' cannot be looked at: %s", marker_name, strerror(errno));
-    kn_boot_id before = read_boot_id(s->dir_fd, boot_name);
-    bool rebooted = before.text[0] && boot->text[0] && strcmp(before.text, boot->text) != 0;
+    bool rebooted = before->text[0] && boot->text[0] && strcmp(before->text, boot->text) != 0;
     if (!rebooted || !S_ISREG(st.st_mode) || st.st_size) {
         s->uncertain = true;
         return true;
@@ -111,14 +111,18 @@ static bool look_for_marker(kn_state *s, const kn_boot_id *boot, kn_error *err) 
     return kn_state_clear(s, err);
 }
 
+static bool compare_boots(kn_state *s, const kn_boot_id *boot, kn_error *err) {
+    const kn_boot_id before = read_boot_id(s->dir_fd, boot_name);
+    return look_for_marker(s, &before, boot, err) && (s->uncertain || write_boot_id(s, &before, boot, err));
+}
+
 bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err) {
     kn_state *s = malloc(sizeof *s);
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
     *s = (kn_state){ .path = strdup(path), .dir_fd = -1, .lock_fd = -1 };
     bool ok = s->path || kn_fail_nomem(err, strlen(path));
-    ok = ok && make_folders(path, err) && open_folder(s, err) && lock(s, err) && look_for_marker(s, &boot, err) &&
-         (s->uncertain || !boot.text[0] || write_boot_id(s, &boot, err));
+    ok = ok && kn_state_make_folder(path, err) && open_folder(s, err) && lock(s, err) && compare_boots(s, &boot, err);
     if (!ok) {
         kn_state_close(s);
         return kn_fail_within(err, "state_dir '%s'", kn_quote_path(path).text);
@@ -136,10 +140,6 @@ void kn_state_close(kn_state *s) {
         close(s->dir_fd);
     free(s->path);
     free(s);
-}
-
-const char *kn_state_path(const kn_state *s) {
-    return s->path;
 }
 
 bool kn_state_is_uncertain(const kn_state *s) {

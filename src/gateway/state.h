@@ -29,7 +29,8 @@ typedef struct kn_state kn_state;
 bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err);
 void kn_state_close(kn_state *s);
 
-const char *kn_state_path(const kn_state *s);
+/* Makes it and the folders above it, if they are missing, with mode 0700. */
+bool kn_state_make_folder(const char *path, kn_error *err);
 
 /* At kn_state_open: a marker was found, and nothing proves that what it stands for is over. */
 bool kn_state_is_uncertain(const kn_state *s);

@@ -81,8 +81,8 @@ static void ask_amdgpu(const char *root, kn_gpu_report *r, kn_gpu_device *d) {
     bool ok = kn_sysfs_number(path, &total);
     kn_sysfs_path(path, sizeof path, "%s/sys/class/drm/%s/device/mem_info_vram_used", root, d->node);
     ok = ok && kn_sysfs_number(path, &used);
-    if (!ok || !total || used > total) {
-        fail(r, d, probe, ok ? "inconsistent_numbers" : "unreadable", KN_GPU_UNAVAILABLE);
+    if (!ok) {
+        fail(r, d, probe, "unreadable", KN_GPU_UNAVAILABLE);
         return;
     }
     d->source = KN_GPU_SOURCE_AMDGPU;
@@ -90,6 +90,8 @@ static void ask_amdgpu(const char *root, kn_gpu_report *r, kn_gpu_device *d) {
     d->used = (kn_gpu_bytes){ true, used };
     d->free = (kn_gpu_bytes){ true, total - used };
     d->observation = KN_GPU_OK;
+    if (!kn_gpu_check_numbers(d))
+        kn_gpu_add_problem(r, probe, "inconsistent_numbers", &d->pci);
 }
 
 /* The kernel's interface of the xe driver (include/uapi/drm/xe_drm.h), as much of it as is asked. */
@@ -169,7 +171,7 @@ static bool sum_vram(const struct xe_regions *regions, uint64_t *total, uint64_t
             (KN_ADD_OVERFLOWS(*total, region->total, total) || KN_ADD_OVERFLOWS(*used, region->used, used)))
             return false;
     }
-    return *used <= *total;
+    return *used <= *total && *total <= INT64_MAX;
 }
 
 static void fail_xe(kn_gpu_report *r, kn_gpu_device *d, int e) {

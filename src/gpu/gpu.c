@@ -48,8 +48,9 @@ kn_gpu_device *kn_gpu_device_at(kn_gpu_report *r, const kn_pci_address *pci) {
 
 bool kn_gpu_check_numbers(kn_gpu_device *d) {
     uint64_t taken = 0;
-    bool sound = d->total.known && d->total.bytes && !KN_ADD_OVERFLOWS(d->used.bytes, d->reserved.bytes, &taken) &&
-                 taken <= d->total.bytes && d->free.bytes <= d->total.bytes;
+    bool sound = d->total.known && d->total.bytes && d->total.bytes <= INT64_MAX &&
+                 !KN_ADD_OVERFLOWS(d->used.bytes, d->reserved.bytes, &taken) && taken <= d->total.bytes &&
+                 d->free.bytes <= d->total.bytes;
     if (sound)
         return true;
     d->total = d->used = d->free = d->reserved = (kn_gpu_bytes){ 0 };

@@ -11,7 +11,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
-COMMANDS = ("check", "generate", "inspect-models")
+COMMANDS = ("check", "generate", "inspect-models", "serve")
 
 
 def run(*command, **options):
@@ -48,7 +48,7 @@ class ManPages(unittest.TestCase):
     def test_every_option_is_in_the_man_page_of_its_command(self):
         for command in COMMANDS:
             text = run("groff", "-man", "-Tascii", "-P-cbou", str(DOCS / "man" / f"kuno-{command}.1")).stdout
-            self.assertGreaterEqual(len(options_of(command)), 3)
+            self.assertGreaterEqual(len(options_of(command)), 2)
             for option in options_of(command):
                 self.assertRegex(text, rf"(?m)^ +(-., )?--{option}\b")
 

@@ -1,0 +1,147 @@
+#include "gateway/gateway.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/date.h"
+#include "gateway/internal.h"
+
+enum { LINE_BYTES = 400 };
+
+void kn_gateway_log(kn_gateway *g, const char *fmt, ...) {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    g->log_line(g->log_ctx, line);
+}
+
+/* ---- the end ---- */
+
+static void stop_now(kn_gateway *g) {
+    void (*stopped)(void *ctx) = g->stopped;
+    g->stopped = NULL;
+    kn_loop_timer_stop(&g->stop_timer);
+    if (stopped)
+        stopped(g->stop_ctx);
+}
+
+static void usage_is_settled(void *ctx) {
+    stop_now(ctx);
+}
+
+/* The lease is free, so nothing will be counted any more; what was counted goes to the disk. */
+static void settle_if_free(kn_gateway *g) {
+    bool clients_are_gone = !kn_server_connections(g->public);
+    if (g->stopping && clients_are_gone && !kn_admission_is_active(kn_lease_admission(g->lease)))
+        kn_meter_settle(g->meter, usage_is_settled, g);
+}
+
+static void public_is_drained(void *ctx) {
+    settle_if_free(ctx);
+}
+
+static void lease_changed(void *ctx) {
+    kn_gateway *g = ctx;
+    kn_control_lease_changed(g);
+    settle_if_free(g);
+}
+
+static void drain_time_is_over(kn_timer *t) {
+    kn_gateway *g = KN_HOLDER(t, kn_gateway, stop_timer);
+    kn_gateway_log(g, "what is still running is cut off after %d s", KN_DRAIN_MS / 1000);
+    stop_now(g);
+}
+
+void kn_gateway_stop(kn_gateway *g, void (*stopped)(void *ctx), void *ctx) {
+    g->stopped = stopped;
+    g->stop_ctx = ctx;
+    if (g->stopping) {
+        stop_now(g);
+        return;
+    }
+    g->stopping = true;
+    kn_admission_stop(kn_lease_admission(g->lease));
+    kn_loop_timer_after(g->loop, &g->stop_timer, KN_DRAIN_MS);
+    kn_server_drain(g->public, public_is_drained, g);
+}
+
+/* ---- the beginning ---- */
+
+static bool open_state(kn_gateway *g, kn_error *err) {
+    g->boot = kn_boot_id_read(KN_BOOT_ID_PATH);
+    if (!kn_state_open(g->config->state_dir, g->boot, &g->state, err))
+        return false;
+    if (kn_state_was_cleared(g->state))
+        kn_gateway_log(g, "a request was under way when the machine went down; nothing of it can be running");
+    if (kn_state_is_uncertain(g->state))
+        kn_gateway_log(g, "recovery required: a request was under way when kuno ended; see kuno-serve(1)");
+    return true;
+}
+
+static bool make_parts(kn_gateway *g, kn_error *err) {
+    const kn_config *c = g->config;
+    kn_upstream_limits limits = kn_upstream_limits_default();
+    limits.connect_ms = c->connect_timeout_ms;
+    limits.head_ms = c->header_timeout_ms;
+    limits.stall_ms = c->stream_idle_timeout_ms;
+    if (!kn_http_new(g->loop, &g->http, err) || !kn_disk_new(g->loop, &g->disk, err) ||
+        !kn_upstream_new(g->http, &c->upstream, &limits, &g->upstream, err) ||
+        !kn_meter_new(g->loop, g->disk, g->upstream, c->state_dir, &g->meter, err) ||
+        !kn_lease_new(g->loop, g->state, g->disk, c->queue_limit, c->queue_timeout_ms, lease_changed, g, &g->lease,
+                      err) ||
+        !kn_watcher_new(g->loop, "", &g->watcher, err))
+        return false;
+    kn_watcher_add(g->watcher, NULL, g->upstream);
+    return true;
+}
+
+static bool listen_on_both(kn_gateway *g, kn_error *err) {
+    kn_server_limits limits = kn_server_limits_default();
+    limits.connections = g->config->max_connections;
+    limits.body_ms = g->config->stream_idle_timeout_ms;
+    g->guard.port = kn_address_port(&g->config->control);
+    return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &limits, &g->private, err) &&
+           kn_server_listen(g->private, &g->config->control, &kn_control_service, g, NULL, err) &&
+           kn_server_listen(g->public, &g->config->listen, &kn_proxy_service, g, NULL, err);
+}
+
+bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err) {
+    kn_gateway *g = calloc(1, sizeof *g);
+    if (!g)
+        return kn_fail_nomem(err, sizeof *g);
+    g->config = setup->config;
+    g->loop = setup->loop;
+    g->log_line = setup->log;
+    g->log_ctx = setup->ctx;
+    g->guard.loop = setup->loop;
+    g->started_s = kn_date_now();
+    g->stop_timer.fired = drain_time_is_over;
+    snprintf(g->guard.token, sizeof g->guard.token, "%s", setup->token);
+    if (!open_state(g, err) || !make_parts(g, err) || !listen_on_both(g, err)) {
+        kn_gateway_free(g);
+        return false;
+    }
+    *ret = g;
+    return true;
+}
+
+/* From the doors inwards: whoever is cut tells those behind it, and the disk finishes what it was given. */
+void kn_gateway_free(kn_gateway *g) {
+    if (!g)
+        return;
+    kn_server_free(g->public);
+    kn_server_free(g->private);
+    kn_disk_free(g->disk);
+    kn_watcher_free(g->watcher);
+    kn_lease_free(g->lease);
+    kn_meter_free(g->meter);
+    kn_upstream_free(g->upstream);
+    kn_http_free(g->http);
+    kn_loop_timer_close(g->loop, &g->stop_timer);
+    kn_state_close(g->state);
+    explicit_bzero(g, sizeof *g);
+    free(g);
+}

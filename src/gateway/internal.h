@@ -1,0 +1,55 @@
+/* What the files of the gateway share. Internal to the room. */
+#ifndef KN_GATEWAY_INTERNAL_H
+#define KN_GATEWAY_INTERNAL_H
+
+#include "gateway/gateway.h"
+#include "gateway/lease.h"
+#include "gateway/meter.h"
+#include "gateway/observer.h"
+#include "gateway/resources.h"
+#include "http/guard.h"
+#include "http/server.h"
+
+typedef struct kn_pause_wait kn_pause_wait;
+
+struct kn_gateway {
+    const kn_config *config;
+    kn_loop *loop;
+    void (*log_line)(void *ctx, const char *line);
+    void *log_ctx;
+
+    kn_http *http;
+    kn_state *state;
+    kn_disk *disk;
+    kn_upstream *upstream;
+    kn_meter *meter;
+    kn_lease *lease;
+    kn_observer observer; /* of the one request that holds the lease */
+    kn_watcher *watcher;
+    kn_server *public, *private; /* clients of Ollama, and the owner */
+    kn_guard guard;
+
+    kn_boot_id boot;
+    int64_t started_s;
+    struct { /* what the last look at the upstream found */
+        bool reachable;
+        int64_t checked_s; /* 0: never looked */
+        char version[64];
+    } seen;
+
+    kn_pause_wait *pauses; /* owners who wait for the lease to be free */
+    kn_timer stop_timer;
+    bool stopping;
+    void (*stopped)(void *ctx);
+    void *stop_ctx;
+};
+
+void kn_gateway_log(kn_gateway *g, const char *fmt, ...) KN_PRINTF(2, 3);
+
+/* proxy.c, control.c: the services of the two listeners; the listener's ctx is the gateway. */
+extern const kn_service kn_proxy_service, kn_control_service;
+
+/* control.c: the lease has been given back. */
+void kn_control_lease_changed(kn_gateway *g);
+
+#endif

@@ -1,0 +1,129 @@
+/* Clients of Ollama: what is only metadata passes at once, everything else when its turn has come. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/internal.h"
+#include "gateway/refusal.h"
+#include "gateway/route.h"
+
+/* One request, from its head to its end. */
+typedef struct request {
+    kn_entry entry;
+    kn_exchange *x;
+    kn_gateway *g;
+    kn_route_kind kind;
+    bool compressed; /* nothing can be learnt of its body */
+} request;
+
+static kn_work work_of(kn_route_class class) {
+    return class == KN_ROUTE_INFERENCE ? KN_WORK_INFERENCE
+           : class == KN_ROUTE_CATALOG ? KN_WORK_CATALOG
+                                       : KN_WORK_OPAQUE;
+}
+
+static bool may_change_catalog(const request *r) {
+    return r->kind.class != KN_ROUTE_INFERENCE;
+}
+
+/* On a listener that only this machine reaches, the upstream judges the client's Host as it always did. From elsewhere
+ * clients use names that an upstream on loopback would refuse. */
+static kn_forward how_to_forward(const kn_gateway *g) {
+    return (kn_forward){ .upstream_host = !kn_address_is_loopback(&g->config->listen) };
+}
+
+static void granted(kn_entry *e) {
+    request *r = KN_HOLDER(e, request, entry);
+    kn_forward how = how_to_forward(r->g);
+    how.watch_request = r->kind.observed && !r->compressed;
+    how.drain_ms = r->g->config->stream_idle_timeout_ms;
+    if (how.watch_request)
+        kn_observer_begin(&r->g->observer, r->kind.input);
+    if (may_change_catalog(r))
+        kn_meter_catalog_changes(r->g->meter);
+    kn_exchange_forward(r->x, r->g->upstream, &how);
+}
+
+static void refused(kn_entry *e, kn_refusal why) {
+    request *r = KN_HOLDER(e, request, entry);
+    kn_refuse_work(r->x, r->kind.dialect, why, kn_lease_admission(r->g->lease)->queued);
+}
+
+/* The control routes are not here, and no upstream's either. */
+static bool is_ours(kn_span target) {
+    static const char start[] = "/kuno/";
+    return target.len >= sizeof start - 1 && memcmp(target.data, start, sizeof start - 1) == 0;
+}
+
+static void on_request(kn_exchange *x, const kn_head *head) {
+    kn_gateway *g = kn_exchange_listener(x);
+    kn_route_kind kind = kn_route_of(head->method, head->target);
+    if (is_ours(head->target)) {
+        kn_refuse_status(x, kind.dialect, 404);
+        return;
+    }
+    request *r = malloc(sizeof *r);
+    if (!r) {
+        kn_refuse_status(x, kind.dialect, 503);
+        return;
+    }
+    *r = (request){ .entry = { .granted = granted, .refused = refused }, .x = x, .g = g, .kind = kind };
+    r->compressed = kn_head_find(head, KN_FIELD_CONTENT_ENCODING, NULL);
+    *kn_exchange_user(x) = r;
+    if (kind.class == KN_ROUTE_EXEMPT) {
+        kn_forward how = how_to_forward(g);
+        kn_exchange_forward(x, g->upstream, &how);
+    } else {
+        kn_lease_enter(g->lease, &r->entry, work_of(kind.class));
+    }
+}
+
+static void on_request_data(kn_exchange *x, kn_span data) {
+    request *r = *kn_exchange_user(x);
+    kn_observer_feed(&r->g->observer, data.data, data.len);
+}
+
+/* A call counts when the upstream has accepted it, whatever becomes of its answer. */
+static void on_response(kn_exchange *x, const kn_head *head) {
+    request *r = *kn_exchange_user(x);
+    if (r->kind.class != KN_ROUTE_INFERENCE || head->status / 100 != 2)
+        return;
+    const kn_observer *o = &r->g->observer;
+    bool observed = r->kind.observed && !r->compressed;
+    kn_meter_count(r->g->meter, observed ? kn_observer_result(o) : KN_OBSERVED_UNCLEAR, o->name);
+}
+
+static void on_upstream_end(kn_exchange *x, kn_upstream_end end) {
+    request *r = *kn_exchange_user(x);
+    if (r->kind.class == KN_ROUTE_EXEMPT)
+        return;
+    bool certain = end == KN_UPSTREAM_COMPLETE || end == KN_UPSTREAM_UNSENT;
+    explicit_bzero(&r->g->observer, sizeof r->g->observer);
+    if (may_change_catalog(r))
+        kn_meter_catalog_changes(r->g->meter);
+    kn_lease_finish(r->g->lease, &r->entry, certain);
+    if (!certain)
+        kn_gateway_log(r->g, "recovery required: the end of a request is not certain (%s)",
+                       end == KN_UPSTREAM_BROKEN ? "broken" : "aborted");
+}
+
+static void on_failed(kn_exchange *x, unsigned status) {
+    const request *r = *kn_exchange_user(x);
+    kn_refuse_status(x, r ? r->kind.dialect : KN_DIALECT_OLLAMA, status);
+}
+
+static void on_end(kn_exchange *x) {
+    request *r = *kn_exchange_user(x);
+    if (!r)
+        return;
+    kn_lease_leave(r->g->lease, &r->entry);
+    free(r);
+}
+
+const kn_service kn_proxy_service = {
+    .request = on_request,
+    .request_data = on_request_data,
+    .response = on_response,
+    .failed = on_failed,
+    .upstream_end = on_upstream_end,
+    .end = on_end,
+};

@@ -1,0 +1,83 @@
+#include "gateway/refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Long enough that whoever obeys does not hammer, short enough that nobody waits in vain. */
+enum { RETRY_SOON_S = 5, RETRY_LATE_S = 60 };
+
+static const char *openai_type(unsigned status) {
+    return status == 404 ? "not_found_error" : status < 500 ? "invalid_request_error" : "api_error";
+}
+
+static const char *anthropic_type(unsigned status) {
+    return status == 404   ? "not_found_error"
+           : status < 500  ? "invalid_request_error"
+           : status == 503 ? "overloaded_error"
+                           : "api_error";
+}
+
+/* text: fixed words, nothing that JSON would have to escape. */
+static void reply(kn_exchange *x, kn_dialect dialect, unsigned status, const char *text, const char *fields) {
+    char body[512];
+    int len = 0;
+    switch (dialect) {
+    case KN_DIALECT_OLLAMA: len = snprintf(body, sizeof body, "{\"error\":\"%s\"}", text); break;
+    case KN_DIALECT_OPENAI:
+        len =
+            snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":null}}",
+                     text, openai_type(status));
+        break;
+    case KN_DIALECT_ANTHROPIC:
+        len = snprintf(body, sizeof body, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"%s\"}}",
+                       anthropic_type(status), text);
+        break;
+    }
+    kn_exchange_reply(x, &(kn_reply){ .status = status,
+                                      .type = "application/json; charset=utf-8",
+                                      .fields = fields,
+                                      .body = body,
+                                      .len = (size_t)len });
+}
+
+void kn_refuse_work(kn_exchange *x, kn_dialect dialect, kn_refusal why, size_t queued) {
+    static const struct {
+        const char *text;
+        unsigned retry_s;
+        bool in_vain; /* trying again does not help; the official clients look at this */
+    } rows[KN_REFUSED_COUNT] = {
+        [KN_REFUSED_PAUSED] = { "kuno: admission is paused", RETRY_SOON_S, false },
+        [KN_REFUSED_STOPPING] = { "kuno: the server is stopping", RETRY_SOON_S, false },
+        [KN_REFUSED_RECOVERY] = { "kuno: recovery is required: earlier work may still be running", RETRY_LATE_S, true },
+        [KN_REFUSED_QUEUE_FULL] = { "kuno: the queue is full", RETRY_SOON_S, false },
+        [KN_REFUSED_QUEUE_TIMEOUT] = { "kuno: the request has waited too long for its turn", RETRY_SOON_S, false },
+        [KN_REFUSED_STATE] = { "kuno: the state directory cannot be written", RETRY_LATE_S, false },
+    };
+    char text[128], fields[128];
+    int len = snprintf(text, sizeof text, "%s", rows[why].text);
+    if (why == KN_REFUSED_QUEUE_FULL)
+        snprintf(text + len, sizeof text - (size_t)len, ": %zu requests wait", queued);
+    snprintf(fields, sizeof fields, "Retry-After: %u\r\n%s", rows[why].retry_s,
+             rows[why].in_vain ? "X-Should-Retry: false\r\n" : "");
+    reply(x, dialect, 503, text, fields);
+}
+
+void kn_refuse_status(kn_exchange *x, kn_dialect dialect, unsigned status) {
+    static const struct {
+        unsigned status;
+        const char *text;
+    } rows[] = {
+        { 400, "kuno: the request is not well-formed" },
+        { 404, "kuno: there is no such route here" },
+        { 408, "kuno: the request did not arrive in time" },
+        { 413, "kuno: the request is too large" },
+        { 502, "kuno: the upstream cannot be reached, or broke off its answer" },
+        { 503, "kuno: memory is short" },
+        { 504, "kuno: the upstream did not answer in time" },
+    };
+    const char *text = "kuno: the request failed";
+    for (size_t i = 0; i < KN_COUNT(rows); i++)
+        if (rows[i].status == status)
+            text = rows[i].text;
+    reply(x, dialect, status, text, status == 503 ? "Retry-After: 5\r\n" : NULL);
+}

@@ -1,0 +1,230 @@
+#include "gateway/resources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/date.h"
+#include "base/text.h"
+#include "gateway/residency.h"
+#include "gpu/host.h"
+#include "http/call.h"
+
+typedef struct watched {
+    kn_watcher *w;
+    const char *worker;
+    kn_upstream *upstream;
+    kn_call *call; /* NULL: not under way */
+    const char *problem;
+    kn_residents residents;
+} watched;
+
+struct kn_watcher {
+    kn_loop *loop;
+    char *root;
+    kn_gpu_probe *probe;
+    bool probe_is_out; /* its thread has not come back to the loop yet */
+    bool probing;      /* and this look waits for it */
+    kn_task probed;    /* posted by the probe's thread */
+    kn_timer deadline;
+    size_t count;
+    watched watched[KN_WATCHED_MAX];
+    kn_look *looks;
+    bool looking;
+    kn_gpu_report report;
+};
+
+/* ---- the report ---- */
+
+static json_t *bytes_of(kn_gpu_bytes b) {
+    return b.known ? json_integer((json_int_t)b.bytes) : json_null();
+}
+
+/* Text of a driver's, which need not be UTF-8. */
+static json_t *text_of(const char *text) {
+    size_t len = strlen(text);
+    return len && kn_utf8_check(text, len) == len ? json_string(text) : json_null();
+}
+
+static json_t *device_json(const kn_gpu_device *d) {
+    json_t *memory =
+        json_pack("{s:o, s:o, s:o, s:o, s:s, s:b}", "total_bytes", bytes_of(d->total), "used_bytes", bytes_of(d->used),
+                  "free_bytes", bytes_of(d->free), "reserved_bytes", bytes_of(d->reserved), "source",
+                  kn_gpu_source_names[d->source], "used_includes_reserved", d->used_includes_reserved);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "pci_address", d->pci.text, "vendor",
+                     kn_gpu_vendor_names[d->vendor], "driver", d->driver, "name", text_of(d->name), "uuid",
+                     text_of(d->uuid), "memory", memory, "observation", kn_gpu_observation_names[d->observation]);
+}
+
+static json_t *problem_json(const char *probe, const char *code, const char *pci) {
+    return json_pack("{s:s, s:s, s:o}", "probe", probe, "code", code, "pci_address",
+                     *pci ? json_string(pci) : json_null());
+}
+
+static json_t *resident_json(const char *worker, const kn_resident *m) {
+    return json_pack("{s:s?, s:s, s:s, s:o, s:o, s:s}", "worker", worker, "model", m->name, "digest", m->digest.text,
+                     "size_bytes", bytes_of((kn_gpu_bytes){ m->has_bytes, m->bytes }), "size_vram_bytes",
+                     bytes_of((kn_gpu_bytes){ m->has_vram_bytes, m->vram_bytes }), "class",
+                     kn_residency_names[m->residency]);
+}
+
+static json_t *host_json(const char *root) {
+    kn_host_memory m = kn_host_memory_read(root);
+    return json_pack("{s:I, s:I, s:o, s:b}", "memory_total_bytes", (json_int_t)m.total, "memory_available_bytes",
+                     (json_int_t)m.available, "cgroup_limit_bytes",
+                     m.limit == UINT64_MAX ? json_null() : json_integer((json_int_t)m.limit),
+                     "swap_enabled_for_service", m.swap);
+}
+
+static json_t *make_report(kn_watcher *w) {
+    json_t *devices = json_array(), *residency = json_array(), *errors = json_array();
+    kn_gpu_probe_read(w->probe, &w->report);
+    for (size_t i = 0; i < w->report.count; i++)
+        json_array_append_new(devices, device_json(&w->report.devices[i]));
+    for (size_t i = 0; i < w->report.problem_count; i++) {
+        const kn_gpu_problem *p = &w->report.problems[i];
+        json_array_append_new(errors, problem_json(p->probe, p->code, p->pci.text));
+    }
+    for (size_t i = 0; i < w->count; i++) {
+        const watched *one = &w->watched[i];
+        for (size_t k = 0; k < one->residents.count; k++)
+            json_array_append_new(residency, resident_json(one->worker, &one->residents.items[k]));
+        if (one->problem)
+            json_array_append_new(errors, problem_json(one->worker ? "worker-ps" : "upstream-ps", one->problem, ""));
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "observed_at", kn_date_of(kn_date_now()).text, "host",
+                     host_json(w->root), "devices", devices, "residency", residency, "errors", errors);
+}
+
+/* ---- the look ---- */
+
+static void finish(kn_watcher *w) {
+    w->looking = w->probing = false;
+    kn_loop_timer_stop(&w->deadline);
+    for (size_t i = 0; i < w->count; i++) {
+        watched *one = &w->watched[i];
+        if (one->call) {
+            kn_call_cancel(one->call);
+            one->call = NULL;
+            one->problem = "timeout";
+        }
+    }
+    json_t *report = make_report(w);
+    while (w->looks) {
+        kn_look *l = w->looks;
+        kn_watcher_forget(w, l);
+        l->seen(l, json_incref(report));
+    }
+    json_decref(report);
+    for (size_t i = 0; i < w->count; i++)
+        kn_residents_free(&w->watched[i].residents);
+}
+
+static void finish_if_complete(kn_watcher *w) {
+    bool complete = w->looking && !w->probing;
+    for (size_t i = 0; i < w->count; i++)
+        complete = complete && !w->watched[i].call;
+    if (complete)
+        finish(w);
+}
+
+static void time_is_over(kn_timer *t) {
+    finish(KN_HOLDER(t, kn_watcher, deadline));
+}
+
+static void probe_is_through(kn_task *t) {
+    kn_watcher *w = KN_HOLDER(t, kn_watcher, probed);
+    w->probe_is_out = w->probing = false;
+    finish_if_complete(w);
+}
+
+static void probe_calls(void *ctx) {
+    kn_watcher *w = ctx;
+    kn_loop_post(w->loop, &w->probed);
+}
+
+static void answered(void *ctx, const kn_call_result *r) {
+    watched *one = ctx;
+    one->call = NULL;
+    if (r->end != KN_CALL_ANSWERED)
+        one->problem = r->end == KN_CALL_UNREACHABLE ? "unreachable" : r->end == KN_CALL_LATE ? "timeout" : "broken";
+    else if (r->status != 200 || !kn_residents_read(r->body.data, r->body.len, &one->residents, NULL))
+        one->problem = "unexpected_answer";
+    finish_if_complete(one->w);
+}
+
+static void ask(watched *one) {
+    const kn_call_request request = {
+        .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_GPU_DEADLINE_MS
+    };
+    one->problem = NULL;
+    if (!kn_call_start(one->upstream, &request, answered, one, &one->call, NULL))
+        one->problem = "unreachable";
+}
+
+/* A probe that hangs since an earlier look is not waited for again. */
+static void begin(kn_watcher *w) {
+    w->looking = true;
+    w->probing = !w->probe_is_out && kn_gpu_probe_start(w->probe, probe_calls, w) == KN_GPU_STARTED;
+    w->probe_is_out |= w->probing;
+    for (size_t i = 0; i < w->count; i++)
+        ask(&w->watched[i]);
+    kn_loop_timer_after(w->loop, &w->deadline, w->probing || w->count ? KN_GPU_DEADLINE_MS : 0);
+}
+
+void kn_watcher_look(kn_watcher *w, kn_look *l) {
+    l->waits = true;
+    l->prev = NULL;
+    l->next = w->looks;
+    if (l->next)
+        l->next->prev = l;
+    w->looks = l;
+    if (!w->looking)
+        begin(w);
+}
+
+void kn_watcher_forget(kn_watcher *w, kn_look *l) {
+    if (!l->waits)
+        return;
+    l->waits = false;
+    *(l->prev ? &l->prev->next : &w->looks) = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+}
+
+void kn_watcher_add(kn_watcher *w, const char *worker, kn_upstream *upstream) {
+    if (w->count < KN_WATCHED_MAX)
+        w->watched[w->count++] = (watched){ .w = w, .worker = worker, .upstream = upstream };
+}
+
+bool kn_watcher_new(kn_loop *loop, const char *root, kn_watcher **ret, kn_error *err) {
+    kn_watcher *w = calloc(1, sizeof *w);
+    if (!w || !(w->root = strdup(root))) {
+        free(w);
+        return kn_fail_nomem(err, sizeof *w);
+    }
+    w->loop = loop;
+    w->probed.run = probe_is_through;
+    w->deadline.fired = time_is_over;
+    if (!kn_gpu_probe_new(root, &w->probe, err)) {
+        free(w->root);
+        free(w);
+        return false;
+    }
+    *ret = w;
+    return true;
+}
+
+void kn_watcher_free(kn_watcher *w) {
+    if (!w)
+        return;
+    kn_gpu_probe_free(w->probe);
+    kn_loop_timer_close(w->loop, &w->deadline);
+    for (size_t i = 0; i < w->count; i++) {
+        if (w->watched[i].call)
+            kn_call_cancel(w->watched[i].call);
+        kn_residents_free(&w->watched[i].residents);
+    }
+    free(w->root);
+    free(w);
+}

@@ -1,0 +1,285 @@
+"""The server as its clients and its owner meet it: `kuno serve` in front of a stand-in for Ollama.
+
+KUNO names the program. The stand-in does what a request's field X-Stub says:
+
+    lines=N gap=S     answer with so many lines of NDJSON, so many seconds apart
+    delay=S           wait before the head of the answer
+    hold              wait before the head until the test says `upstream.release()`
+    cut=N             close the connection after so many lines, in the middle of the answer
+    stall=N           fall silent after so many lines
+    status=N          answer with this status
+    drop              close the connection without an answer
+
+and counts how many requests that are no metadata it has at work at the same time."""
+
+import contextlib
+import hashlib
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+PROGRAM = os.environ["KUNO"]
+SANITIZED = os.environ.get("KUNO_SANITIZE", "none") != "none"
+TOKEN = "0123456789abcdef-control_token.0123456789"
+PATIENCE = 60 if SANITIZED else 20  # whatever takes so long does not come
+
+
+def free_ports(count):
+    """Ports that nobody listens on now, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def wait_until(true, what, seconds=PATIENCE):
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} does not come within {seconds} s")
+        time.sleep(0.005)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    METADATA = ("/api/tags", "/api/ps", "/api/version", "/v1/models", "/api/show", "/")
+
+    def log_message(self, format, *args):
+        pass
+
+    def read_body(self):
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def answer(self, status, document):
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self):
+        stub, path = self.server.stub, self.path.split("?")[0]
+        body = self.read_body()
+        with stub.lock:
+            stub.seen.append((self.command, self.path, body))
+            stub.heads.append((self.requestline, list(self.headers.items())))
+        if path in self.METADATA and self.command in ("GET", "HEAD", "POST"):
+            self.metadata(path)
+            return
+        with stub.lock:
+            stub.active += 1
+            stub.most_active = max(stub.most_active, stub.active)
+        try:
+            self.work(dict(re.findall(r"(\w+)(?:=(\S+))?", self.headers.get("X-Stub", ""))))
+        except OSError:
+            stub.gone += 1
+            self.close_connection = True
+        finally:
+            with stub.lock:
+                stub.active -= 1
+
+    do_POST = do_DELETE = do_HEAD = do_PUT = do_OPTIONS = do_GET
+
+    def metadata(self, path):
+        stub = self.server.stub
+        models = [{"name": name, "model": name, "size": 1000, "digest": digest, "size_vram": 1000,
+                   "context_length": 512, "expires_at": "2026-01-01T00:00:00.5+02:00"}
+                  for name, digest in stub.models.items()]
+        documents = {"/api/tags": {"models": models}, "/api/ps": {"models": models[:1]},
+                     "/api/version": {"version": "0.0.0-stub"}}
+        self.answer(200, documents.get(path, {}))
+
+    def work(self, words):
+        stub = self.server.stub
+        if "hold" in words:
+            stub.held.wait(PATIENCE)
+        time.sleep(float(words.get("delay", 0)))
+        if "drop" in words:
+            raise OSError
+        if "status" in words:
+            self.answer(int(words["status"]), {"error": stub.error_text})
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(int(words.get("lines", 1))):
+            if words.get("cut") == str(number):
+                raise OSError
+            if words.get("stall") == str(number):
+                stub.over.wait(PATIENCE)
+                raise OSError
+            line = json.dumps({"line": number}).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            time.sleep(float(words.get("gap", 0)))
+        self.wfile.write(b"0\r\n\r\n")
+
+
+class Upstream(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+
+    def __init__(self, port):
+        super().__init__(("127.0.0.1", port), Handler)
+        self.stub, self.lock = self, threading.Lock()
+        self.seen, self.heads = [], []
+        self.active = self.most_active = self.gone = 0
+        self.held, self.over = threading.Event(), threading.Event()
+        self.error_text = "the upstream's own words"
+        self.models = {name: hashlib.sha256(content).hexdigest()
+                       for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        pass
+
+    def release(self):
+        self.held.set()
+
+    def close(self):
+        self.over.set()
+        self.held.set()
+        self.shutdown()
+        self.server_close()
+
+    def worked(self):
+        """The targets of what was no metadata."""
+        return [target for method, target, _ in self.seen if target.split("?")[0] not in Handler.METADATA]
+
+
+class Server:
+    """`kuno serve` in the background."""
+
+    def __init__(self, case, before=(), env=None, **keys):
+        self.listen, self.control = case.ports[1:3]
+        self.folder = case.folder
+        self.state = case.folder / "state"
+        config = {"listen": f"127.0.0.1:{self.listen}", "upstream": f"127.0.0.1:{case.ports[0]}",
+                  "control": f"127.0.0.1:{self.control}", "state_dir": str(self.state), **keys}
+        (case.folder / "config.json").write_text(json.dumps(config))
+        self.log = (case.folder / "log").open("ab+")
+        kept = {name: os.environ[name] for name in os.environ if name == "PATH" or name.endswith("SAN_OPTIONS")}
+        self.process = subprocess.Popen(
+            [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=self.log, start_new_session=True,
+            env={**kept, "HOME": str(case.folder), "LC_ALL": "C.UTF-8", "KUNO_CONTROL_TOKEN": TOKEN, **(env or {})})
+        case.addCleanup(self.kill)
+
+    def wait_ready(self):
+        wait_until(lambda: self.process.poll() is not None or self.accepts(self.listen), "the server")
+        assert self.process.poll() is None, self.text()
+        return self
+
+    @staticmethod
+    def accepts(port):
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", port)) == 0
+
+    def text(self):
+        return (self.folder / "log").read_text()
+
+    def kill(self):
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def pid(self):
+        """The server's own, also below a program that runs it."""
+        if self.process.args[0] == PROGRAM:
+            return self.process.pid
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return int(children.split()[0])
+
+    def stop(self, number=signal.SIGTERM, seconds=PATIENCE):
+        os.kill(self.pid(), number)
+        return self.process.wait(seconds)
+
+    def connect(self, port=None):
+        return http.client.HTTPConnection("127.0.0.1", port or self.listen, timeout=PATIENCE)
+
+    def ask(self, method, target, body=None, stub=None, headers=None, port=None):
+        """One request on a connection of its own: (status, headers, body)."""
+        connection = self.connect(port)
+        fields = {**({"X-Stub": stub} if stub else {}), **(headers or {})}
+        try:
+            connection.request(method, target, json.dumps(body) if isinstance(body, dict) else body, fields)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def generate(self, stub=None, model="tiny", prompt="hello", **more):
+        return self.ask("POST", "/api/generate", {"model": model, "prompt": prompt}, stub, **more)
+
+    def own(self, method, route, body=None, headers=None):
+        """The owner asks: (status, document)."""
+        fields = {"Authorization": f"Bearer {TOKEN}", **({"Content-Type": "application/json"} if body is not None else {}),
+                  **(headers or {})}
+        status, _, text = self.ask(method, f"/kuno/v1/{route}", body, None, fields, self.control)
+        return status, json.loads(text)
+
+    def admission(self):
+        return self.own("GET", "status")[1]["admission"]
+
+    def wait_idle(self):
+        wait_until(lambda: not self.admission()["active"], "an idle gateway")
+
+    def marker(self):
+        return (self.state / "upstream-in-flight").exists()
+
+    def start_raw(self, stub="", body=b'{"model":"tiny","prompt":"hello"}', target="/api/generate"):
+        """Sends a request and leaves the connection to the test."""
+        s = socket.create_connection(("127.0.0.1", self.listen), PATIENCE)
+        s.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Stub: %s\r\nContent-Length: %d\r\n\r\n%s"
+                  % (target.encode(), stub.encode(), len(body), body))
+        return s
+
+
+class Case(unittest.TestCase):
+    longMessage = True
+    maxDiff = 2000
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="kuno-service-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.ports = free_ports(3)
+        self.upstream = Upstream(self.ports[0])
+        self.addCleanup(self.upstream.close)
+
+    def serve(self, **setup):
+        return Server(self, **setup).wait_ready()
+
+    def in_background(self, function, *args, **named):
+        """Runs it in a thread; the returned function waits for its result."""
+        results = []
+        thread = threading.Thread(target=lambda: results.append(function(*args, **named)), daemon=True)
+        thread.start()
+
+        def result():
+            thread.join(PATIENCE)
+            self.assertTrue(results, "no result")
+            return results[0]
+        return result

@@ -1,0 +1,236 @@
+"""What a crash leaves behind: never two at work, never a use lost that was on disk, never a recovery without need.
+
+`strace` kills the server at a chosen system call of a chosen kind on a chosen file; the same request is then tried
+again after a restart."""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+import tap
+from harness import SANITIZED, Case, Server, wait_until
+
+MARKER = "upstream-in-flight"
+
+
+def stops_strace():
+    if SANITIZED:
+        return "a sanitizer needs to trace its own process"
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    tried = subprocess.run(["strace", "-f", "true"], capture_output=True, check=False)
+    return f"strace may not trace here: {tried.stderr.decode().strip()[-80:]}" if tried.returncode else None
+
+
+WHY_NOT = stops_strace()
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Crashes(Case):
+    def traced(self, *rules):
+        if not (self.folder / "state" / "boot-id").exists():
+            self.serve().stop()  # which the main thread writes only once
+        return self.serve(before=("strace", "-f", "-qq", "-o", "trace", *rules))
+
+    def killed_at(self, call, name="", when=1):
+        """Sends one request to a server that dies at this call on this file of its state, or on the directory itself.
+        Each thread counts its own calls; the marker is the disk thread's."""
+        paths = ["-P", str(self.folder / "state" / name), *(["-P", name] if name else [])]
+        server = self.traced(*paths, "-e", f"inject={call}:signal=KILL:when={when}")
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            server.generate()
+        server.process.wait(20)
+        return server
+
+    def check_after(self, certain, uses):
+        """After a restart: what is certain needs no recovery, what is not admits nobody; uses are as on the disk."""
+        worked = len(self.upstream.worked())
+        server = self.serve()
+        self.assertEqual(server.admission()["recovery_required"], not certain)
+        self.assertEqual(server.generate()[0], 200 if certain else 503)
+        self.assertEqual(len(self.upstream.worked()), worked + certain)
+        self.assertEqual(self.upstream.most_active, min(1, len(self.upstream.worked())))
+        wait_until(lambda: sum(m["calls"] for m in server.own("GET", "usage")[1]["models"]) == uses + certain, "uses", 5)
+
+    def test_before_marker(self):
+        """before_the_marker_is_made_nothing_was_sent"""
+        self.killed_at("openat", MARKER)
+        self.assertEqual(self.upstream.worked(), [])
+        self.check_after(certain=True, uses=0)
+
+    def test_marker_not_synced(self):
+        """with_a_marker_that_is_not_synced_nothing_was_sent"""
+        self.killed_at("fsync", MARKER)
+        self.assertEqual(self.upstream.worked(), [])
+        self.check_after(certain=False, uses=0)
+
+    def test_marker_not_in_folder(self):
+        """with_a_marker_whose_folder_is_not_synced_nothing_was_sent"""
+        self.killed_at("fsync")
+        self.assertEqual(self.upstream.worked(), [])
+        self.check_after(certain=False, uses=0)
+
+    def test_marker_not_removed(self):
+        """before_the_marker_is_removed_the_end_is_not_on_disk"""
+        self.killed_at("unlinkat", MARKER)
+        self.assertEqual(len(self.upstream.worked()), 1)
+        self.check_after(certain=False, uses=self.saved())
+
+    def test_removal_not_synced(self):
+        """a_removed_marker_is_gone"""
+        self.killed_at("fsync", when=2)
+        wait_until(lambda: self.upstream.worked(), "the request")
+        self.check_after(certain=not (self.folder / "state" / MARKER).exists(), uses=self.saved())
+
+    def saved(self):
+        history = self.folder / "state" / "usage.json"
+        return sum(m["calls"] for m in json.loads(history.read_text())["models"]) if history.exists() else 0
+
+    def test_usage_not_named(self):
+        """a_history_that_was_not_complete_leaves_the_old_one"""
+        server = self.serve()
+        server.generate()
+        wait_until(lambda: self.saved() == 1, "the first use", 5)
+        server.stop()
+        for call, when in (("fsync", 3), ("fsync", 4), ("fsync", 5), ("linkat", 1), ("linkat", 2), ("renameat", 1)):
+            before = self.saved()
+            server = self.traced("-e", f"inject={call}:signal=KILL:when={when}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                server.generate()
+            server.process.wait(20)
+            self.assertIn(self.saved() - before, (0, 1), (call, when))
+            (self.folder / "state" / MARKER).unlink(missing_ok=True)
+        self.assertEqual(len(self.upstream.worked()), 7)
+
+    def test_order(self):
+        """the_marker_is_on_disk_before_the_first_byte_is_sent"""
+        server = self.traced("-y", "-e", "trace=openat,fsync,connect,sendmsg,writev,sendto,write,unlinkat")
+        server.generate()
+        server.wait_idle()
+        server.stop()
+        trace = (self.folder / "trace").read_text().splitlines()
+
+        def first(pattern, after=0):
+            for number, line in enumerate(trace[after:], after):
+                if re.search(pattern, line):
+                    return number
+            raise AssertionError(f"no {pattern}")
+        made = first(rf'openat\(.*"{MARKER}", .*O_CREAT\|O_EXCL')
+        file_synced = first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0", made)
+        folder_synced = first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
+        sent = first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP", made)
+        self.assertLess(folder_synced, sent)
+        removed = first(rf'unlinkat\(.*"{MARKER}"', sent)
+        first(r"fsync\(\d+<[^>]*/state>\) *= 0", removed)
+
+
+class Kills(Case):
+    """kill -9 at moments that the stand-in chooses."""
+
+    def kill_during(self, stub, when, certain):
+        server = self.serve()
+        with contextlib.suppress(OSError), server.start_raw(stub):
+            when(server)
+            server.process.send_signal(signal.SIGKILL)
+            server.process.wait()
+        self.upstream.release()
+        again = Server(self).wait_ready()
+        self.assertEqual(again.admission()["recovery_required"], not certain)
+        self.assertEqual(again.generate()[0], 200 if certain else 503)
+        if not certain:
+            again.stop()
+            (again.state / MARKER).unlink()
+            self.assertEqual(self.serve().generate()[0], 200)
+
+    def arrived(self, _):
+        wait_until(lambda: self.upstream.active, "the request")
+
+    def test_before_headers(self):
+        """killed_before_the_answer_begins_is_not_certain"""
+        self.kill_during("hold", self.arrived, certain=False)
+
+    def test_mid_stream(self):
+        """killed_in_the_middle_of_an_answer_is_not_certain"""
+        self.kill_during("lines=50 gap=0.1", self.arrived, certain=False)
+
+    def test_queued(self):
+        """killed_with_others_in_line_is_not_certain_for_the_one_only"""
+        def when(server):
+            self.arrived(server)
+            others = [server.start_raw(target="/api/generate?waits") for _ in range(3)]
+            wait_until(lambda: server.admission()["queued"] == 3, "a line")
+            self.addCleanup(lambda: [s.close() for s in others])
+        self.kill_during("hold", when, certain=False)
+        self.assertNotIn("/api/generate?waits", self.upstream.worked())
+
+    def test_draining(self):
+        """killed_while_an_answer_is_drained_is_not_certain"""
+        server = self.serve()
+        with server.start_raw("lines=50 gap=0.1") as s:
+            s.recv(1)
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        self.assertTrue(self.serve().admission()["recovery_required"])
+
+    def test_stopping(self):
+        """killed_while_it_stops_is_not_certain"""
+        def when(server):
+            self.arrived(server)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not server.accepts(server.listen), "a closed door")
+        self.kill_during("hold", when, certain=False)
+
+    def test_metadata(self):
+        """killed_while_only_metadata_passes_is_certain"""
+        server = self.serve()
+        server.ask("GET", "/api/tags")
+        server.kill()
+        self.assertFalse(self.serve().admission()["recovery_required"])
+
+    def test_idle(self):
+        """killed_after_the_work_is_certain_and_the_use_is_kept"""
+        server = self.serve()
+        server.generate()
+        server.wait_idle()
+        wait_until(lambda: (server.state / "usage.json").exists(), "the history", 5)
+        server.kill()
+        again = self.serve()
+        self.assertFalse(again.admission()["recovery_required"])
+        self.assertEqual(again.own("GET", "usage")[1]["models"][0]["calls"], 1)
+
+    def test_paused(self):
+        """a_pause_does_not_outlive_the_server"""
+        server = self.serve()
+        server.own("POST", "admission/pause")
+        server.kill()
+        self.assertEqual(self.serve().admission()["state"], "open")
+
+    def test_reboot(self):
+        """another_boot_of_the_machine_ends_uncertainty"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            self.arrived(server)
+            server.kill()
+        self.upstream.release()
+        (server.state / "boot-id").write_text("00000000-0000-4000-8000-000000000000\n")
+        again = self.serve()
+        self.assertFalse(again.admission()["recovery_required"])
+        self.assertIn("nothing of it can be running", again.text())
+        self.assertEqual(again.generate()[0], 200)
+
+    def test_corrupt(self):
+        """a_marker_with_content_is_a_persons_to_judge"""
+        server = self.serve()
+        server.stop()
+        (server.state / MARKER).write_text("x")
+        (server.state / "boot-id").write_text("00000000-0000-4000-8000-000000000000\n")
+        self.assertTrue(self.serve().admission()["recovery_required"])
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,381 @@
+"""kuno serve: clients pass unchanged, one at a time, and their owner sees and steers it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import tap
+from harness import PATIENCE, PROGRAM, TOKEN, Case, Server, free_ports, wait_until
+
+
+class Passing(Case):
+    def test_unchanged(self):
+        """requests_and_answers_pass_unchanged"""
+        server = self.serve()
+        status, headers, body = server.ask("POST", "/api/generate?x=%41", b'{"model": "tiny",  "prompt":"\\u00e9"}',
+                                           "lines=3", {"X-Odd": "kept", "Accept-Encoding": "gzip"})
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/x-ndjson"))
+        self.assertEqual(body, b'{"line": 0}\n{"line": 1}\n{"line": 2}\n')
+        self.assertEqual(self.upstream.seen[0],
+                         ("POST", "/api/generate?x=%41", b'{"model": "tiny",  "prompt":"\\u00e9"}'))
+        line, fields = self.upstream.heads[0]
+        self.assertEqual(line, "POST /api/generate?x=%41 HTTP/1.1")
+        self.assertEqual(dict(fields)["X-Odd"], "kept")
+        self.assertEqual(dict(fields)["Host"], f"127.0.0.1:{server.listen}")
+
+    def test_errors(self):
+        """the_upstreams_errors_pass_unchanged"""
+        status, _, body = self.serve().generate("status=404")
+        self.assertEqual((status, json.loads(body)), (404, {"error": self.upstream.error_text}))
+
+    def test_streams(self):
+        """each_line_passes_when_it_comes"""
+        server = self.serve()
+        with server.start_raw("lines=3 gap=0.4") as s, s.makefile("rb") as stream:
+            times = []
+            for line in stream:
+                if b'"line"' in line:
+                    times.append(time.monotonic())
+                if line == b"0\r\n":
+                    break
+        self.assertGreater(times[1] - times[0], 0.2)
+        self.assertGreater(times[2] - times[1], 0.2)
+
+    def test_no_upstream(self):
+        """an_upstream_that_is_not_there_is_502_and_needs_no_recovery"""
+        server = self.serve()
+        self.upstream.close()
+        for target, form in (("/api/tags", lambda d: d["error"]), ("/v1/models", lambda d: d["error"]["message"])):
+            status, _, body = server.ask("GET", target)
+            self.assertEqual((status, form(json.loads(body))),
+                             (502, "kuno: the upstream cannot be reached, or broke off its answer"))
+        self.assertEqual(server.generate()[0], 502)
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
+        self.assertFalse(server.marker())
+
+    def test_no_control(self):
+        """the_owners_routes_are_not_at_the_clients_door"""
+        server = self.serve()
+        status, _, body = server.ask("GET", "/kuno/v1/status", headers={"Authorization": f"Bearer {TOKEN}"})
+        self.assertEqual((status, json.loads(body)), (404, {"error": "kuno: there is no such route here"}))
+        self.assertEqual(self.upstream.seen, [])
+
+
+class Turns(Case):
+    def test_one_at_a_time(self):
+        """work_is_done_one_after_the_other_in_the_order_of_coming"""
+        server = self.serve()
+        sockets = []
+        for number in range(5):
+            sockets.append(server.start_raw("lines=2 gap=0.05", target=f"/api/generate?n={number}"))
+            wait_until(lambda: server.admission()["queued"] + server.admission()["active"] > number or
+                       len(self.upstream.worked()) > number, "a place in line")
+        for s in sockets:
+            with s, s.makefile("rb") as stream:
+                for line in stream:
+                    if line == b"0\r\n":
+                        break
+        self.assertEqual(self.upstream.worked(), [f"/api/generate?n={number}" for number in range(5)])
+        self.assertEqual(self.upstream.most_active, 1)
+
+    def test_exempt(self):
+        """metadata_does_not_wait"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            for target in ("/api/tags", "/api/version", "/api/ps", "/v1/models", "/"):
+                self.assertEqual(server.ask("GET", target)[0], 200)
+            self.assertEqual(server.ask("POST", "/api/show", {"model": "tiny"})[0], 200)
+            self.assertTrue(server.admission()["active"])
+            self.upstream.release()
+
+    def test_everything_else(self):
+        """what_is_not_known_to_be_harmless_waits"""
+        server = self.serve(queue_timeout_ms=300)
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            for method, target in (("POST", "/api/chat"), ("DELETE", "/api/delete"), ("GET", "/api/%74ags"),
+                                   ("POST", "/api/unknown"), ("GET", "/api/generate"), ("POST", "/api/blobs/sha256:1")):
+                status, headers, body = server.ask(method, target, {})
+                self.assertEqual((status, json.loads(body)["error"]),
+                                 (503, "kuno: the request has waited too long for its turn"))
+                self.assertEqual(headers["Retry-After"], "5")
+            self.assertEqual(len(self.upstream.worked()), 1)
+            self.upstream.release()
+
+    def test_full(self):
+        """the_line_has_an_end"""
+        server = self.serve(queue_limit=2)
+        with server.start_raw("hold"), server.start_raw(), server.start_raw():
+            wait_until(lambda: server.admission()["queued"] == 2, "two in line")
+            status, headers, body = server.ask("POST", "/v1/chat/completions", {})
+            self.assertEqual((status, headers["Retry-After"]), (503, "5"))
+            self.assertEqual(json.loads(body)["error"]["message"], "kuno: the queue is full: 2 requests wait")
+            self.upstream.release()
+
+    def test_leaving(self):
+        """who_leaves_the_line_is_never_sent"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            server.start_raw(target="/api/generate?left").close()
+            wait_until(lambda: server.admission()["queued"] == 0, "an empty line", 3)
+            self.upstream.release()
+        server.wait_idle()
+        self.assertEqual(server.generate()[0], 200)
+        self.assertEqual(self.upstream.worked(), ["/api/generate"] * 2)
+
+    def test_pause(self):
+        """pausing_refuses_and_lets_work_finish"""
+        server = self.serve()
+        self.assertEqual(server.own("POST", "admission/pause")[1]["state"], "paused")
+        for target, words in (("/api/chat", {"error": "kuno: admission is paused"}),
+                              ("/v1/messages", {"type": "error", "error": {"type": "overloaded_error",
+                                                                          "message": "kuno: admission is paused"}})):
+            status, headers, body = server.ask("POST", target, {})
+            self.assertEqual((status, headers["Retry-After"], json.loads(body)), (503, "5", words))
+        self.assertEqual(server.ask("GET", "/api/tags")[0], 200)
+        self.assertEqual(server.own("POST", "admission/resume")[1]["state"], "open")
+        self.assertEqual(server.generate()[0], 200)
+
+    def test_pause_waits(self):
+        """pausing_can_wait_for_the_work_to_end"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            self.assertTrue(server.own("POST", "admission/pause", {"wait_ms": 100, "reason": "lunch"})[1]["active"])
+            paused = self.in_background(server.own, "POST", "admission/pause", {"wait_ms": 60000})
+            self.assertTrue(server.admission()["active"])
+            self.upstream.release()
+            self.assertFalse(paused()[1]["active"])
+
+
+class Leaving(Case):
+    def test_stream(self):
+        """an_answer_whose_client_has_left_is_drained_and_its_turn_kept"""
+        server = self.serve()
+        with server.start_raw("lines=8 gap=0.2") as s:
+            s.recv(1)
+        time.sleep(0.1)
+        self.assertTrue(server.admission()["active"])
+        self.assertTrue(server.marker())
+        server.wait_idle()
+        self.assertEqual((self.upstream.gone, server.admission()["recovery_required"], server.marker()),
+                         (0, False, False))
+
+    def test_before_headers(self):
+        """so_is_one_that_had_not_begun"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+        time.sleep(0.1)
+        self.assertTrue(server.admission()["active"])
+        self.upstream.release()
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_drain_time(self):
+        """draining_has_a_total_deadline_and_then_needs_recovery"""
+        server = self.serve(stream_idle_timeout_ms=700)
+        begin = time.monotonic()
+        with server.start_raw("lines=100 gap=0.1") as s:  # never silent for long, but longer than that in all
+            s.recv(1)
+        wait_until(lambda: server.admission()["recovery_required"], "recovery")
+        self.assertLess(time.monotonic() - begin, 3)
+        self.check_recovery(server)
+
+    def test_stall(self):
+        """an_answer_that_stalls_needs_recovery"""
+        server = self.serve(stream_idle_timeout_ms=400)
+        with server.start_raw("lines=3 stall=1") as s:
+            while s.recv(4096):
+                pass
+        self.check_recovery(server)
+
+    def test_late_head(self):
+        """an_answer_that_does_not_begin_is_504_and_needs_recovery"""
+        server = self.serve(header_timeout_ms=300)
+        status, _, body = server.generate("hold")
+        self.assertEqual((status, json.loads(body)["error"]), (504, "kuno: the upstream did not answer in time"))
+        self.check_recovery(server)
+
+    def test_cut(self):
+        """an_answer_that_breaks_off_needs_recovery_and_does_not_look_complete"""
+        server = self.serve()
+        with server.start_raw("lines=3 cut=2") as s, s.makefile("rb") as stream:
+            self.assertFalse(stream.read().endswith(b"0\r\n\r\n"))
+        self.check_recovery(server)
+
+    def test_drop(self):
+        """so_does_an_upstream_that_hangs_up"""
+        server = self.serve()
+        self.assertEqual(server.generate("drop")[0], 502)
+        self.assertEqual(len(self.upstream.worked()), 1)  # and nothing is sent twice
+        self.check_recovery(server)
+
+    def test_upload(self):
+        """an_upload_that_breaks_off_leaves_nothing_running"""
+        server = self.serve()
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: status=400\r\nContent-Length: 100\r\n\r\n{")
+            wait_until(lambda: server.admission()["active"], "the request")
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def check_recovery(self, server):
+        wait_until(lambda: server.admission()["recovery_required"], "recovery")
+        self.assertTrue(server.marker())
+        status, headers, body = server.generate()
+        self.assertEqual((status, headers["X-Should-Retry"]), (503, "false"))
+        self.assertIn("recovery is required", json.loads(body)["error"])
+        self.assertEqual(server.ask("GET", "/api/tags")[0], 200)
+        status, problem = server.own("POST", "admission/resume")
+        self.assertEqual((status, problem["code"]), (409, "recovery_required"))
+        self.assertEqual(server.stop(), 0)
+        again = self.serve()  # the same boot: still not certain
+        self.assertEqual(again.admission()["state"], "recovery_required")
+        self.assertEqual(again.generate()[0], 503)
+        again.stop()
+        (again.state / "upstream-in-flight").unlink()
+        self.assertEqual(self.serve().generate()[0], 200)
+
+
+class Owner(Case):
+    def test_guard(self):
+        """only_the_owner_is_let_in"""
+        server = self.serve()
+
+        def status(**fields):
+            return server.ask("GET", "/kuno/v1/status", headers=fields, port=server.control)[0]
+        good = {"Authorization": f"Bearer {TOKEN}"}
+        self.assertEqual(status(**good), 200)
+        self.assertEqual(status(), 401)
+        self.assertEqual(status(Authorization=f"Bearer {TOKEN}x"), 401)
+        self.assertEqual(status(Authorization=TOKEN), 401)
+        self.assertEqual(status(**good, Host=f"evil.example:{server.control}"), 421)
+        self.assertEqual(status(**good, Origin="https://evil.example"), 403)
+
+    def test_status(self):
+        """the_status_tells_what_there_is"""
+        status = self.serve().own("GET", "status")[1]
+        self.assertEqual((status["api"], status["mode"], status["upstream"]["version"]),
+                         ("kuno/v1", "gateway", "0.0.0-stub"))
+        self.assertRegex(status["started_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertFalse(status["capabilities"]["gpu_placement_guarantee"])
+        self.assertEqual(status["admission"]["active_kind"], None)
+
+    def test_resources(self):
+        """resources_tell_the_machine_and_what_is_loaded"""
+        seen = self.serve().own("GET", "resources")[1]
+        self.assertGreater(seen["host"]["memory_total_bytes"], 1 << 20)
+        self.assertEqual([(m["model"], m["class"], m["worker"]) for m in seen["residency"]],
+                         [("tiny:latest", "gpu", None)])
+
+    def test_resources_alone(self):
+        """resources_without_an_upstream_say_so"""
+        server = self.serve()
+        self.upstream.close()
+        seen = server.own("GET", "resources")[1]
+        self.assertIn({"probe": "upstream-ps", "code": "unreachable", "pci_address": None}, seen["errors"])
+
+    def test_bad_pause(self):
+        """bodies_that_are_not_as_they_should_be_are_refused_with_their_place"""
+        server = self.serve()
+        for body, status, code, pointer in (("{", 400, "json_invalid", None),
+                                            ("[]", 422, "member_invalid", ""),
+                                            ('{"wait_ms": 60001}', 422, "member_invalid", "/wait_ms"),
+                                            ('{"wait_ms": "1"}', 422, "member_invalid", "/wait_ms"),
+                                            ('{"reason": 1}', 422, "member_invalid", "/reason"),
+                                            ('{"x": 1}', 422, "member_invalid", ""),
+                                            ('{"wait_ms": 1, "wait_ms": 1}', 422, "member_invalid", "")):
+            got, problem = server.own("POST", "admission/pause", body)
+            self.assertEqual((got, problem["code"]), (status, code), body)
+            self.assertEqual(problem["errors"][0]["pointer"] if "errors" in problem else None, pointer, body)
+        self.assertEqual(server.admission()["state"], "open")
+
+    def test_methods(self):
+        """other_methods_and_paths_are_refused"""
+        server = self.serve()
+        self.assertEqual(server.own("POST", "status", {})[0], 405)
+        self.assertEqual(server.own("GET", "admission/pause")[0], 405)
+        self.assertEqual(server.own("GET", "nothing")[0], 404)
+        self.assertEqual(server.own("GET", "learning"), (200, {"workers": []}))
+
+
+class Life(Case):
+    def test_drain(self):
+        """a_signal_lets_work_finish_and_takes_no_more"""
+        server = self.serve()
+        with server.start_raw("hold") as s:
+            wait_until(lambda: self.upstream.active, "the request")
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not server.accepts(server.listen), "a closed door")
+            self.assertEqual(server.admission()["state"], "draining")
+            self.upstream.release()
+            with s.makefile("rb") as stream:
+                self.assertTrue(stream.read().endswith(b"0\r\n\r\n"))
+        self.assertEqual(server.process.wait(PATIENCE), 0)
+        self.assertFalse(server.marker())
+
+    def test_twice(self):
+        """a_second_signal_ends_it_at_once_and_keeps_the_marker"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            server.process.send_signal(signal.SIGINT)
+            wait_until(lambda: not server.accepts(server.listen), "a closed door")
+            self.assertEqual(server.stop(signal.SIGINT, 5), 0)
+        self.assertTrue(server.marker())
+
+    def test_idle(self):
+        """an_idle_server_stops_at_once"""
+        server = self.serve()
+        begin = time.monotonic()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.monotonic() - begin, 2)
+
+    def refused(self, server, *words):
+        self.assertEqual(server.process.wait(PATIENCE), 1 if "cannot listen" in words[0] else 2)
+        text = server.text().splitlines()[-1]
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_port(self):
+        """a_port_in_use_is_told_with_its_address"""
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", self.ports[1]))
+            taken.listen()
+            self.refused(Server(self), "cannot listen", f"127.0.0.1:{self.ports[1]}")
+
+    def test_lock(self):
+        """one_process_uses_a_state_directory"""
+        self.serve()
+        self.ports[1:] = free_ports(2)
+        self.refused(Server(self), "is in use by another kuno")
+
+    def test_no_token(self):
+        """a_configured_server_needs_a_token"""
+        (self.folder / "config.json").write_text(json.dumps({"state_dir": str(self.folder / "state")}))
+        told = subprocess.run([PROGRAM, "serve", "--config", "config.json"], cwd=self.folder, capture_output=True,
+                              text=True, env={}, check=False)
+        self.assertEqual(told.returncode, 2)
+        self.assertIn("control token: no control token; set KUNO_CONTROL_TOKEN", told.stderr)
+        self.assertFalse((self.folder / "state").exists())
+
+    def test_memory(self):
+        """its_memory_is_nobody_elses_and_never_in_a_file"""
+        server = self.serve()
+        limits = f"/proc/{server.process.pid}/limits"
+        with open(limits, encoding="ascii") as file:
+            self.assertRegex(file.read(), r"Max core file size +0 +0 ")
+        if os.geteuid() == 0:  # a process that cannot be dumped belongs to root in /proc; so does every one of root's
+            return
+        self.assertEqual(os.stat(f"/proc/{server.process.pid}/fd").st_uid, 0)
+
+
+if __name__ == "__main__":
+    tap.main()
