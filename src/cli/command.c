@@ -3,10 +3,7 @@
 #include <string.h>
 
 const kn_command *const kn_commands[KN_COMMAND_COUNT] = {
-    &kn_command_generate,
-    &kn_command_inspect_models,
-    &kn_command_serve,
-    &kn_command_check,
+    &kn_command_generate, &kn_command_inspect_models, &kn_command_serve, &kn_command_check, &kn_command_resources,
 };
 
 const kn_command *kn_command_find(const char *name) {

@@ -11,7 +11,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
-COMMANDS = ("check", "generate", "inspect-models", "serve")
+COMMANDS = ("check", "generate", "inspect-models", "resources", "serve")
 
 
 def run(*command, **options):

@@ -54,6 +54,7 @@ def wait_until(true, what, seconds=PATIENCE):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     METADATA = ("/api/tags", "/api/ps", "/api/version", "/v1/models", "/api/show", "/")
 
     def log_message(self, format, *args):
@@ -236,8 +237,8 @@ class Server:
 
     def own(self, method, route, body=None, headers=None):
         """The owner asks: (status, document)."""
-        fields = {"Authorization": f"Bearer {TOKEN}", **({"Content-Type": "application/json"} if body is not None else {}),
-                  **(headers or {})}
+        media = {"Content-Type": "application/json"} if body is not None else {}
+        fields = {"Authorization": f"Bearer {TOKEN}", **media, **(headers or {})}
         status, _, text = self.ask(method, f"/kuno/v1/{route}", body, None, fields, self.control)
         return status, json.loads(text)
 

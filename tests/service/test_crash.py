@@ -55,7 +55,10 @@ class Crashes(Case):
         self.assertEqual(server.generate()[0], 200 if certain else 503)
         self.assertEqual(len(self.upstream.worked()), worked + certain)
         self.assertEqual(self.upstream.most_active, min(1, len(self.upstream.worked())))
-        wait_until(lambda: sum(m["calls"] for m in server.own("GET", "usage")[1]["models"]) == uses + certain, "uses", 5)
+
+        def counted():
+            return sum(m["calls"] for m in server.own("GET", "usage")[1]["models"])
+        wait_until(lambda: counted() == uses + certain, "the uses", 5)
 
     def test_before_marker(self):
         """before_the_marker_is_made_nothing_was_sent"""
