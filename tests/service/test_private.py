@@ -39,7 +39,8 @@ class Canaries(Case):
         server.ask("POST", "/api/chat", json.dumps(body)[:40], headers=fields)
         with server.start_raw("lines=100 gap=0.05", json.dumps(body).encode(), target) as s:
             s.recv(1)
-        for fields in ({"Authorization": f"Bearer {c['user']}"}, {"Authorization": f"Bearer {TOKEN}", "Origin": c["url"]}):
+        for fields in ({"Authorization": f"Bearer {c['user']}"},
+                       {"Authorization": f"Bearer {TOKEN}", "Origin": c["url"]}):
             server.ask("GET", f"/kuno/v1/status?{c['url']}", headers=fields, port=server.control)
         server.own("POST", "admission/pause", {"reason": c["prompt"]})
         server.own("POST", "admission/pause", {c["prompt"]: c["prompt"]})
