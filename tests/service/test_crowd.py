@@ -10,7 +10,7 @@ import threading
 import time
 
 import tap
-from harness import Case, wait_until
+from harness import SANITIZED, Case, wait_until
 
 CLIENTS = 200
 SECONDS = float(os.environ.get("KUNO_CROWD_SECONDS", "4"))
@@ -59,7 +59,8 @@ class Crowd(Case):
         self.assertFalse(server.admission()["recovery_required"])
         self.assertFalse(server.marker())
         wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 60, "closed connections")
-        self.assertLess(self.resident_kib(pid) - before, 2048)
+        if not SANITIZED:  # a sanitizer keeps freed memory back
+            self.assertLess(self.resident_kib(pid) - before, 2048)
         self.assertEqual(server.generate()[0], 200)
 
 

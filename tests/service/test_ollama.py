@@ -47,11 +47,14 @@ class RealOllama:
         weights = make_model.model()
         digest = "sha256:" + hashlib.sha256(weights).hexdigest()
         assert self.ask(port, "POST", f"/api/blobs/{digest}", weights)[0] in (200, 201)
-        for name in models:
+        for age, name in enumerate(models):
             status, _, body = self.ask(port, "POST", "/api/create", {
                 "model": name, "files": {"tiny.gguf": digest}, "template": "{{ .System }}{{ .Prompt }}",
                 "system": name, "parameters": {"num_thread": 1}, "stream": False})
             assert status == 200, body
+            # Ollama lists models by age in seconds, those of the same second in any order.
+            manifest = folder / "models/manifests/registry.ollama.ai/library" / name / "latest"
+            os.utime(manifest, (1800000000 + age, 1800000000 + age))
 
     @staticmethod
     def ask(port, method, target, body=None):

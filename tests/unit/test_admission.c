@@ -59,7 +59,7 @@ static void play(const char *steps, size_t limit, const char *expected) {
             continue;
         char what = *p;
         int n = strchr("elfut", what) ? *++p - '0' : 0;
-        kn_ticket *t = &s.tickets[n];
+        kn_ticket *t = what == 't' ? NULL : &s.tickets[n];
         switch (what) {
         case 'e': kn_admission_enter(&s.a, t, KN_WORK_INFERENCE, now); break;
         case 'l': kn_admission_leave(&s.a, t); break;
