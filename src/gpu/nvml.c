@@ -1,6 +1,7 @@
 #include "gpu/nvml.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,6 @@ enum {
 
 static struct {
     void *library;
-    bool ready; /* initialised by this probe */
     int (*init)(void);
     int (*shutdown)(void);
     int (*count)(unsigned *n);
@@ -50,6 +50,8 @@ static struct {
     int (*memory_v2)(nvml_device device, struct nvml_memory_v2 *memory); /* … and this, before driver 510 */
     int (*memory_v1)(nvml_device device, struct nvml_memory *memory);
 } nvml;
+
+static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *code_of(int status) {
     switch (status) {
@@ -165,20 +167,6 @@ void kn_nvml_ask(kn_gpu_report *r, unsigned index) {
         kn_gpu_add_problem(r, probe, "inconsistent_numbers", &pci);
 }
 
-unsigned kn_nvml_begin(kn_gpu_report *r) {
-    nvml.ready = open_library();
-    if (!nvml.ready)
-        return 0;
-    int status = nvml.init();
-    nvml.ready = status == NVML_SUCCESS;
-    unsigned count = 0;
-    if (nvml.ready)
-        status = nvml.count(&count);
-    if (status != NVML_SUCCESS)
-        kn_gpu_add_problem(r, probe, code_of(status), NULL);
-    return status == NVML_SUCCESS ? KN_MIN(count, (unsigned)KN_GPU_DEVICES) : 0;
-}
-
 /* Cards that the kernel knows and the library does not. */
 static void give_up_others(kn_gpu_report *r) {
     for (size_t i = 0; i < r->count; i++) {
@@ -190,9 +178,39 @@ static void give_up_others(kn_gpu_report *r) {
     }
 }
 
+/* Initialises the library and counts its cards, with `in_use` held. */
+static bool begin(kn_gpu_report *r, unsigned *ret_count) {
+    if (!open_library())
+        return false;
+    unsigned count = 0;
+    int status = nvml.init();
+    bool ready = status == NVML_SUCCESS;
+    if (ready)
+        status = nvml.count(&count);
+    if (status != NVML_SUCCESS) {
+        kn_gpu_add_problem(r, probe, code_of(status), NULL);
+        if (ready)
+            nvml.shutdown();
+        return false;
+    }
+    *ret_count = KN_MIN(count, (unsigned)KN_GPU_DEVICES);
+    return true;
+}
+
+bool kn_nvml_begin(kn_gpu_report *r, unsigned *ret_count) {
+    bool free = pthread_mutex_trylock(&in_use) == 0;
+    if (!free)
+        kn_gpu_add_problem(r, probe, "in_progress", NULL);
+    else if (begin(r, ret_count))
+        return true;
+    else
+        pthread_mutex_unlock(&in_use);
+    give_up_others(r);
+    return false;
+}
+
 void kn_nvml_end(kn_gpu_report *r) {
-    if (nvml.ready)
-        nvml.shutdown();
-    nvml.ready = false;
+    nvml.shutdown();
+    pthread_mutex_unlock(&in_use);
     give_up_others(r);
 }

@@ -4,16 +4,19 @@
 
 #include "gpu/gpu.h"
 
-/* In turn, each of which may take as long as the driver likes; one thread at a time:
+/* In turn, each of which may take as long as the driver likes:
  *
- *     unsigned count = kn_nvml_begin(r);
- *     for (unsigned i = 0; i < count; i++)
- *         kn_nvml_ask(r, i);
- *     kn_nvml_end(r);
+ *     if (kn_nvml_begin(r, &count)) {
+ *         for (unsigned i = 0; i < count; i++)
+ *             kn_nvml_ask(r, i);
+ *         kn_nvml_end(r);
+ *     }
+ *
+ * One thread at a time: while another is in between, perhaps for ever, kn_nvml_begin is false at once.
  *
  * Adds the cards and their numbers to the report, or completes those that are in it. A machine without the driver has
  * none, which is no problem. */
-unsigned kn_nvml_begin(kn_gpu_report *r);
+bool kn_nvml_begin(kn_gpu_report *r, unsigned *ret_count);
 void kn_nvml_ask(kn_gpu_report *r, unsigned index);
 void kn_nvml_end(kn_gpu_report *r);
 

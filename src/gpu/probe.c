@@ -75,12 +75,14 @@ static void *ask_everybody(void *arg) {
         kn_drm_ask(p->root, &r, &r.devices[i]);
     }
     publish(p, &r, "nvml");
-    unsigned count = kn_nvml_begin(&r);
-    for (unsigned i = 0; i < count; i++) {
-        kn_nvml_ask(&r, i);
-        publish(p, &r, "nvml");
+    unsigned count = 0;
+    if (kn_nvml_begin(&r, &count)) {
+        for (unsigned i = 0; i < count; i++) {
+            kn_nvml_ask(&r, i);
+            publish(p, &r, "nvml");
+        }
+        kn_nvml_end(&r);
     }
-    kn_nvml_end(&r);
 
     pthread_mutex_lock(&p->lock);
     p->found = r;

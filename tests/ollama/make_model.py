@@ -1,4 +1,4 @@
-"""Writes a tiny text model with random weights as a GGUF file: our own weights and vocabulary, the same bytes each time.
+"""Makes a tiny text model with random weights as a GGUF file: our own weights and vocabulary, always the same bytes.
 
 What it says is noise of printable ASCII. It exists so that real servers stream real tokens."""
 
