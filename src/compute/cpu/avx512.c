@@ -6,6 +6,8 @@
 
 #include "compute/cpu/simd_math.h"
 
+#include "compute/cpu/simd_product.h"
+
 #include "compute/cpu/simd_blocks.h"
 #include "compute/cpu/simd_matrix.h"
 #include "compute/cpu/simd_rows.h"

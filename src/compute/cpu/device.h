@@ -7,18 +7,25 @@
 #include "compute/ops.h"
 
 enum {
-    KN_ROW_UNIT = 12,    /* whole tiles of every tier's product kernel */
+    KN_ROW_UNIT = 48,    /* whole tiles of every tier's product kernels */
     KN_TILE_ROWS = 384,  /* rows that a thread keeps packed at most: with the panel they fit a second-level cache */
     KN_QUERY_ROWS = 240, /* the same for attention, which keeps their scores there too */
 };
 
 /* Buffers of one thread, made once per device. */
 typedef struct kn_workspace {
-    float rows[KN_TILE_ROWS * KN_STRIDE];         /* packed left-hand rows */
-    float scores[KN_QUERY_ROWS * KN_STRIDE];      /* attention: one block of keys for each query row */
-    float panel[KN_BLOCK * KN_MAX_COLUMNS];       /* packed right-hand columns */
-    float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE]; /* weights on their way into the panel */
-    float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS]; /* attention: softmax so far for each query row */
+    union { /* packed left-hand rows */
+        float rows[KN_TILE_ROWS * KN_STRIDE];
+        uint16_t rows_bf16[KN_TILE_ROWS * KN_BF16_STRIDE];
+    };
+    float scores[KN_QUERY_ROWS * KN_STRIDE]; /* attention: one block of keys for each query row */
+    union {                                  /* packed right-hand columns */
+        float panel[KN_BLOCK * KN_MAX_COLUMNS];
+        uint16_t panel_bf16[KN_BF16_BLOCK * KN_BF16_COLUMNS];
+    };
+    float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE];              /* weights on their way into the panel */
+    uint16_t decoded_bf16[KN_TRANSPOSE_ROWS * KN_BF16_STRIDE]; /* the same, rounded */
+    float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS];              /* attention: softmax so far for each query row */
 } kn_workspace;
 
 struct kn_device {
@@ -46,6 +53,11 @@ static inline const char *kn_weight_name(const kn_weight *w) {
 
 static inline bool kn_is_stopped(const kn_run *r) {
     return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
+}
+
+/* Whether products are those of bfloat16. */
+static inline bool kn_is_narrow(const kn_run *r) {
+    return r->precision == KN_FAST && r->device->kernels.narrow;
 }
 
 /* Whether an op should go on: nothing failed and nobody asked to stop (which becomes the run's failure here). */

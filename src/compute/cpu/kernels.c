@@ -19,6 +19,11 @@ static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+static bool has_avx512bf16(void) {
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
+}
 #endif
 
 static bool has_reference(void) {
@@ -34,6 +39,7 @@ static const struct {
 #if defined(__x86_64__)
     { "avx2", has_avx2, kn_kernels_init_avx2 },
     { "avx512", has_avx512, kn_kernels_init_avx512 },
+    { "avx512bf16", has_avx512bf16, kn_kernels_init_avx512bf16 },
 #endif
 };
 
@@ -50,27 +56,32 @@ void kn_kernels_init(kn_kernels *k, int tier) {
         tiers[t].init(k);
 }
 
-bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
+/* The number of tiers that KUNO_CPU allows. */
+static bool count_allowed(int *ret, kn_error *err) {
     const char *asked = getenv("KUNO_CPU");
-    if (!asked || !*asked) {
-        int best = (int)KN_COUNT(tiers) - 1;
-        while (!tiers[best].is_here())
-            best--;
-        kn_kernels_init(ret, best);
-        return true;
-    }
     KN_AUTO_BUF known;
     kn_buf_init(&known, 80);
+    *ret = (int)KN_COUNT(tiers);
+    if (!asked || !*asked)
+        return true;
     for (int t = 0; t < (int)KN_COUNT(tiers); t++) {
         if (strcmp(asked, tiers[t].name) == 0) {
-            if (!tiers[t].is_here())
-                return kn_fail(err, KN_E_UNSUPPORTED, "KUNO_CPU asks for %s, which this processor does not have",
-                               asked);
-            kn_kernels_init(ret, t);
+            *ret = t + 1;
             return true;
         }
         if (!kn_buf_printf(&known, "%s%s", t ? ", " : "", tiers[t].name))
             return kn_fail_nomem(err, known.limit);
     }
     return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known.data);
+}
+
+bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
+    int allowed = 0;
+    if (!count_allowed(&allowed, err))
+        return false;
+    int best = allowed - 1;
+    while (!tiers[best].is_here())
+        best--;
+    kn_kernels_init(ret, best);
+    return true;
 }

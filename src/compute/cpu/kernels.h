@@ -9,6 +9,10 @@
  * addresses in the innermost loop are constants and rows do not fall on the same cache lines. A storage format takes
  * part by its decoder alone; convolution and attention differ only in how they fill rows and panels.
  *
+ * Where the hardware multiplies bfloat16 faster than float32, KN_FAST uses the same scheme with rows and panels of
+ * bfloat16 and sums in float32. Such a panel is [k / 2][KN_BF16_COLUMNS][2]: what is multiplied at once lies together.
+ * Summed elements come in steps of KN_BF16_STEP; whoever packs fills up with zeros, in rows and panels alike.
+ *
  * No pointer needs any alignment beyond that of its type; `const void *` needs none. Nothing outside the stated ranges
  * is read or written. An element's result never depends on where in a call it stands. */
 #ifndef KN_COMPUTE_CPU_KERNELS_H
@@ -25,6 +29,13 @@ enum {
     KN_TRANSPOSE_ROWS = 16,      /* `columns` is a multiple of it */
     KN_FEW_ROWS = 8,             /* below, rows go through `dots` */
     KN_DOT_PIECE = 4 * KN_BLOCK, /* elements decoded at a time for `dots` */
+
+    /* the same for bfloat16: twice the elements in as many bytes */
+    KN_BF16_BLOCK = 2 * KN_BLOCK,
+    KN_BF16_STRIDE = 2 * KN_STRIDE,
+    KN_BF16_STEP = 32,
+    KN_BF16_COLUMNS = 32, /* of every panel, in every tier */
+    KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
 };
 
 typedef struct kn_kernels {
@@ -45,6 +56,19 @@ typedef struct kn_kernels {
                     const float *bias, bool add);
     /* sum[i] += x[i * stride][0 … n-1] . w for rows < KN_FEW_ROWS */
     void (*dots)(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum);
+
+    /* Products of bfloat16 (uint16_t). `narrow`: they are faster here than those of float32 */
+    bool narrow;
+    /* rounds to nearest, ties to even; what is subnormal may become 0 */
+    void (*to_bf16)(const float *x, size_t n, void *dst);
+    /* as transpose, from bfloat16: panel[i / 2][j][i % 2] = row j, element i. Zeros fill up the rows to
+     * KN_TRANSPOSE_ROWS and k to whole steps */
+    void (*transpose_bf16)(const void *src, size_t stride, size_t rows, size_t k, uint16_t *panel);
+    /* as gather, rounding as to_bf16: panel[i / 2][j][i % 2] = src[i * stride + j]. Zeros fill up the columns and k */
+    void (*gather_bf16)(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel);
+    /* as product, with rows KN_BF16_STRIDE apart and k whole steps. What is subnormal may count as 0 */
+    void (*product_bf16)(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
+                         size_t n, const float *bias, bool add);
 
     /* One block of softmax: raises *max to the largest s[i] * scale, sets s[i] = exp(s[i] * scale - *max) and returns
      * their sum; what would be subnormal may be 0. n > 0 */
@@ -81,7 +105,7 @@ typedef struct kn_kernels {
     void (*round_int8)(float *x, size_t n);
 } kn_kernels;
 
-/* The best tier of this machine below what KUNO_CPU allows. Fails for a tier that is unknown or not there. */
+/* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. */
 bool kn_kernels_choose(kn_kernels *ret, kn_error *err);
 
 /* Tiers from 0 (reference): name, and whether this machine has it. NULL behind the last one. */
@@ -92,5 +116,6 @@ void kn_kernels_init(kn_kernels *k, int tier); /* a tier that is here */
 void kn_kernels_init_reference(kn_kernels *k);
 void kn_kernels_init_avx2(kn_kernels *k);
 void kn_kernels_init_avx512(kn_kernels *k);
+void kn_kernels_init_avx512bf16(kn_kernels *k);
 
 #endif

@@ -18,8 +18,12 @@ static const uint8_t *weight_at(const struct product *p, int64_t column, int64_t
     return (const uint8_t *)p->w->data + (size_t)column * p->row_bytes + kn_dtype_bytes(p->w->dtype, (size_t)k0);
 }
 
+static bool scale_is_one(const kn_weight *w) {
+    return !w->row_scale && w->scale == 1;
+}
+
 static bool is_plain(const kn_weight *w) {
-    return w->dtype == KN_F32 && w->scale == 1;
+    return w->dtype == KN_F32 && scale_is_one(w);
 }
 
 static float scale_of(const kn_weight *w, int64_t row) {
@@ -46,23 +50,103 @@ static void pack_panel(const struct product *p, kn_workspace *ws, int64_t column
     }
 }
 
+/* One row of the weight as it is stored, that is without its scale, rounded. */
+static void decode_bf16(const struct product *p, kn_workspace *ws, int64_t column, int64_t k0, size_t k,
+                        uint16_t *dst) {
+    const kn_kernels *kernels = &p->run->device->kernels;
+    kernels->decode[p->w->dtype](weight_at(p, column, k0), k, 1, ws->decoded);
+    kernels->to_bf16(ws->decoded, k, dst);
+}
+
+static void pack_panel_bf16(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k) {
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
+        size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS);
+        const void *from = weight_at(p, column + (int64_t)j, k0);
+        size_t stride = p->row_bytes;
+        if (p->w->dtype != KN_BF16) {
+            for (size_t i = 0; i < group; i++)
+                decode_bf16(p, ws, column + (int64_t)(j + i), k0, k, ws->decoded_bf16 + i * KN_BF16_STRIDE);
+            from = ws->decoded_bf16;
+            stride = KN_BF16_STRIDE * sizeof *ws->decoded_bf16;
+        }
+        p->run->device->kernels.transpose_bf16(from, stride, group, k, ws->panel_bf16 + 2 * j);
+    }
+}
+
+struct tile {
+    int64_t row, rows, from, to; /* columns from … to - 1 */
+};
+
+static struct tile tile_of(const struct product *p, size_t item) {
+    int64_t row = (int64_t)item % p->row_tiles * p->tile_rows;
+    int64_t from = (int64_t)item / p->row_tiles * p->tile_columns;
+    return (struct tile){ row, KN_MIN(p->tile_rows, p->rows - row), from, KN_MIN(from + p->tile_columns, p->columns) };
+}
+
+static void put_floats(const float *x, size_t n, void *dst) {
+    memcpy(dst, x, n * sizeof *x);
+}
+
 /* One tile of the result. Its elements are sums over blocks of KN_BLOCK in a fixed order, however tiles are cut. */
 static void multiply_tile(void *ctx, size_t item, unsigned thread) {
     const struct product *p = ctx;
     const kn_kernels *kernels = &p->run->device->kernels;
     kn_workspace *ws = &p->run->device->workspace[thread];
-    int64_t row = (int64_t)item % p->row_tiles * p->tile_rows, rows = KN_MIN(p->tile_rows, p->rows - row);
-    int64_t from = (int64_t)item / p->row_tiles * p->tile_columns, to = KN_MIN(from + p->tile_columns, p->columns);
+    kn_left left = { (uint8_t *)ws->rows, KN_STRIDE * sizeof(float), sizeof(float), put_floats };
+    struct tile t = tile_of(p, item);
     for (int64_t k0 = 0; k0 < p->inner; k0 += KN_BLOCK) {
         size_t k = (size_t)KN_MIN(KN_BLOCK, p->inner - k0);
-        p->fill(p->ctx, row, rows, k0, k, ws->rows);
-        for (int64_t j = from; j < to; j += (int64_t)kernels->columns) {
+        p->fill(p->ctx, t.row, t.rows, k0, k, &left);
+        for (int64_t j = t.from; j < t.to; j += (int64_t)kernels->columns) {
             if (kn_is_stopped(p->run))
                 return;
-            size_t n = (size_t)KN_MIN((int64_t)kernels->columns, to - j);
+            size_t n = (size_t)KN_MIN((int64_t)kernels->columns, t.to - j);
             pack_panel(p, ws, j, n, k0, k);
-            kernels->product(ws->rows, (size_t)rows, k, ws->panel, p->out + row * p->columns + j, (size_t)p->columns, n,
-                             p->w->bias ? p->w->bias + j : NULL, k0 > 0);
+            kernels->product(ws->rows, (size_t)t.rows, k, ws->panel, p->out + t.row * p->columns + j,
+                             (size_t)p->columns, n, p->w->bias ? p->w->bias + j : NULL, k0 > 0);
+        }
+    }
+}
+
+/* What the storage of the weight left out: out = out * scale + bias, for some columns of a tile. */
+static void finish_columns(const struct product *p, const struct tile *t, int64_t column, size_t n) {
+    if (scale_is_one(p->w))
+        return;
+    float scale[KN_MAX_COLUMNS], bias[KN_MAX_COLUMNS];
+    for (size_t j = 0; j < n; j++) {
+        scale[j] = scale_of(p->w, column + (int64_t)j);
+        bias[j] = p->w->bias ? p->w->bias[column + (int64_t)j] : 0;
+    }
+    for (int64_t i = t->row; i < t->row + t->rows; i++) {
+        float *c = p->out + i * p->columns + column;
+        p->run->device->kernels.affine(c, scale, bias, false, c, n);
+    }
+}
+
+/* The same in bfloat16. Scales of the weight wait for the sums, so that they round nothing. */
+static void multiply_tile_bf16(void *ctx, size_t item, unsigned thread) {
+    const struct product *p = ctx;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    kn_workspace *ws = &p->run->device->workspace[thread];
+    kn_left left = { (uint8_t *)ws->rows_bf16, KN_BF16_STRIDE * sizeof(uint16_t), sizeof(uint16_t), kernels->to_bf16 };
+    const float *bias = scale_is_one(p->w) ? p->w->bias : NULL;
+    struct tile t = tile_of(p, item);
+    for (int64_t k0 = 0; k0 < p->inner; k0 += KN_BF16_BLOCK) {
+        size_t k = (size_t)KN_MIN(KN_BF16_BLOCK, p->inner - k0);
+        size_t padded = (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+        p->fill(p->ctx, t.row, t.rows, k0, k, &left);
+        for (int64_t i = 0; k < padded && i < t.rows; i++)
+            kn_left_put_zeros(&left, i, k, padded - k);
+        for (int64_t j = t.from; j < t.to; j += KN_BF16_COLUMNS) {
+            if (kn_is_stopped(p->run))
+                return;
+            size_t n = (size_t)KN_MIN(KN_BF16_COLUMNS, t.to - j);
+            pack_panel_bf16(p, ws, j, n, k0, k);
+            kernels->product_bf16(ws->rows_bf16, (size_t)t.rows, padded, ws->panel_bf16,
+                                  p->out + t.row * p->columns + j, (size_t)p->columns, n, bias ? bias + j : NULL,
+                                  k0 > 0);
+            if (k0 + KN_BF16_BLOCK >= p->inner)
+                finish_columns(p, &t, j, n);
         }
     }
 }
@@ -118,7 +202,7 @@ void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, con
     }
     choose_tiles(&p, kn_device_threads(r->device));
     kn_parallel(r, (size_t)(p.row_tiles * p.column_tiles), (double)rows * (double)p.columns * (double)p.inner,
-                multiply_tile, &p);
+                kn_is_narrow(r) ? multiply_tile_bf16 : multiply_tile, &p);
 }
 
 bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op) {
@@ -140,10 +224,10 @@ struct rows {
     int64_t width;
 };
 
-static void fill_from_rows(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, float *dst) {
+static void fill_from_rows(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, const kn_left *to) {
     const struct rows *s = ctx;
     for (int64_t i = 0; i < rows; i++)
-        memcpy(dst + i * KN_STRIDE, s->x + (first + i) * s->width + k0, k * sizeof *dst);
+        kn_left_put(to, i, 0, s->x + (first + i) * s->width + k0, k);
 }
 
 struct few {

@@ -10,27 +10,30 @@ struct conv {
 
 /* What one row of the kernel sees: elements e0 … e1 - 1 of kernel_width * channels. The taps of a kernel row lie beside
  * each other in the picture too, so this is one copy, with zeros where the kernel hangs over the left or right edge. */
-static void fill_kernel_row(const struct conv *s, int64_t y, int64_t x, int64_t e0, int64_t e1, float *dst) {
-    int64_t from = e0, to = e0;
+static void fill_kernel_row(const struct conv *s, int64_t y, int64_t x, int64_t e0, int64_t e1, const kn_left *to,
+                            int64_t row, size_t at) {
+    int64_t from = e0, end = e0;
     if (y >= 0 && y < s->height) {
         from = KN_MIN(KN_MAX(e0, -x * s->channels), e1);
-        to = KN_MAX(KN_MIN(e1, (s->width - x) * s->channels), from);
+        end = KN_MAX(KN_MIN(e1, (s->width - x) * s->channels), from);
     }
-    memset(dst, 0, (size_t)(from - e0) * sizeof *dst);
-    if (to > from)
-        memcpy(dst + (from - e0), s->x + (y * s->width + x) * s->channels + from, (size_t)(to - from) * sizeof *dst);
-    memset(dst + (to - e0), 0, (size_t)(e1 - to) * sizeof *dst);
+    kn_left_put_zeros(to, row, at, (size_t)(from - e0));
+    if (end > from)
+        kn_left_put(to, row, at + (size_t)(from - e0), s->x + (y * s->width + x) * s->channels + from,
+                    (size_t)(end - from));
+    kn_left_put_zeros(to, row, at + (size_t)(end - e0), (size_t)(e1 - end));
 }
 
 /* Rows of the implicit matrix [out_height * out_width, kernel_height * kernel_width * channels]. */
-static void fill_from_picture(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, float *dst) {
+static void fill_from_picture(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, const kn_left *to) {
     const struct conv *s = ctx;
     int64_t span = s->kernel_width * s->channels, end = k0 + (int64_t)k;
-    for (int64_t i = first; i < first + rows; i++, dst += KN_STRIDE) {
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t i = first + row;
         int64_t y = i / s->out_width * s->stride - s->pad.top, x = i % s->out_width * s->stride - s->pad.left;
         for (int64_t at = k0; at < end;) {
             int64_t ky = at / span, e0 = at - ky * span, e1 = KN_MIN(span, end - ky * span);
-            fill_kernel_row(s, y + ky, x, e0, e1, dst + (at - k0));
+            fill_kernel_row(s, y + ky, x, e0, e1, to, row, (size_t)(at - k0));
             at += e1 - e0;
         }
     }

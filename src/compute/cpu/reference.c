@@ -61,6 +61,50 @@ static void product(const float *a, size_t rows, size_t k, const float *panel, f
     }
 }
 
+static void to_bf16(const float *x, size_t n, void *dst) {
+    uint16_t *to = dst;
+    for (size_t i = 0; i < n; i++)
+        to[i] = kn_bf16_from_float(x[i]);
+}
+
+static uint16_t *pair_at(uint16_t *panel, size_t i, size_t j) {
+    return panel + (i / 2 * KN_BF16_COLUMNS + j) * 2 + i % 2;
+}
+
+static size_t whole_steps(size_t k) {
+    return (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+}
+
+static void transpose_bf16(const void *src, size_t stride, size_t rows, size_t k, uint16_t *panel) {
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
+        for (size_t i = 0; i < whole_steps(k); i++) {
+            uint16_t *to = pair_at(panel, i, j);
+            if (j < rows && i < k)
+                memcpy(to, (const char *)src + j * stride + i * sizeof *to, sizeof *to);
+            else
+                *to = 0;
+        }
+}
+
+static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel) {
+    for (size_t i = 0; i < whole_steps(k); i++)
+        for (size_t j = 0; j < KN_BF16_COLUMNS; j++)
+            *pair_at(panel, i, j) = i < k && j < n ? kn_bf16_from_float(src[i * stride + j]) : 0;
+}
+
+static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
+                         size_t n, const float *bias, bool add) {
+    for (size_t i = 0; i < rows; i++, a += KN_BF16_STRIDE, c += c_stride) {
+        double sum[KN_BF16_COLUMNS] = { 0 };
+        for (size_t p = 0; p < k; p++)
+            for (size_t j = 0; j < n; j++)
+                sum[j] += (double)kn_float_from_bf16(a[p]) *
+                          kn_float_from_bf16(panel[(p / 2 * KN_BF16_COLUMNS + j) * 2 + p % 2]);
+        for (size_t j = 0; j < n; j++)
+            c[j] = (float)(sum[j] + (add ? c[j] : bias ? bias[j] : 0));
+    }
+}
+
 static void dots(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum) {
     for (size_t i = 0; i < rows; i++) {
         double s = 0;
@@ -252,6 +296,10 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .transpose = transpose,
         .gather = gather,
         .product = product,
+        .to_bf16 = to_bf16,
+        .transpose_bf16 = transpose_bf16,
+        .gather_bf16 = gather_bf16,
+        .product_bf16 = product_bf16,
         .dots = dots,
         .softmax = softmax,
         .silu = silu,

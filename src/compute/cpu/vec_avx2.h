@@ -20,6 +20,12 @@ static inline vec v_set(float x) {
     return _mm256_set1_ps(x);
 }
 
+static inline vec v_spread(const void *p) { /* the 32 bits there, in every lane */
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm256_castsi256_ps(_mm256_set1_epi32(word));
+}
+
 static inline vec v_load(const void *p) {
     return _mm256_loadu_ps(p);
 }

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { LANES = 16, TILE_ROWS = 12 }; /* 12 x 2 sums, 2 panel vectors and 1 row element: 27 of 32 registers */
 
@@ -18,6 +19,12 @@ static inline vec v_zero(void) {
 
 static inline vec v_set(float x) {
     return _mm512_set1_ps(x);
+}
+
+static inline vec v_spread(const void *p) { /* the 32 bits there, in every lane */
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm512_castsi512_ps(_mm512_set1_epi32(word));
 }
 
 static inline vec v_load(const void *p) {

@@ -1,0 +1,83 @@
+/* The tile of sums that stays in registers: the innermost loop of every matrix product. Included after simd_math.h.
+ *
+ * It sees words of 32 bits, in the rows and in the panel: one float32, or as many narrower elements as fill a word and
+ * are multiplied and added up at once. */
+#ifndef KN_COMPUTE_CPU_SIMD_PRODUCT_H
+#define KN_COMPUTE_CPU_SIMD_PRODUCT_H
+
+enum { COLUMNS = 2 * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD };
+
+typedef vec multiply_add_fn(vec a, vec b, vec sum);
+
+/* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
+static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, const uint8_t *a,
+                                  size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
+                                  const float *bias, bool add) {
+    vec sum[TILE_ROWS][2];
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = v_zero();
+    for (size_t p = 0; p < k; p++, a += WORD, panel += COLUMNS * WORD) {
+        vec b0 = v_load(panel), b1 = vectors > 1 ? v_load(panel + LANES * WORD) : v_zero();
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            vec x = v_spread(a + i * ROW_BYTES);
+            sum[i][0] = multiply_add(x, b0, sum[i][0]);
+            if (vectors > 1)
+                sum[i][1] = multiply_add(x, b1, sum[i][1]);
+        }
+    }
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        for (size_t v = 0; v < vectors; v++) {
+            float *to = c + i * c_stride + v * LANES;
+            size_t left = n - v * LANES;
+            if (add)
+                sum[i][v] = v_add(sum[i][v], v_take(to, left));
+            else if (bias)
+                sum[i][v] = v_add(sum[i][v], v_take(bias + v * LANES, left));
+            v_put(to, sum[i][v], left);
+        }
+}
+
+static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add, const uint8_t *a, size_t k,
+                                     const uint8_t *panel, float *c, size_t c_stride, size_t n, const float *bias,
+                                     bool add) {
+    if (n > LANES)
+        tile(rows, 2, multiply_add, a, k, panel, c, c_stride, n, bias, add);
+    else
+        tile(rows, 1, multiply_add, a, k, panel, c, c_stride, n, bias, add);
+}
+
+static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, const void *left, size_t rows, size_t k,
+                                           const void *panel, float *c, size_t c_stride, size_t n, const float *bias,
+                                           bool add) {
+    const uint8_t *a = left;
+    for (; rows >= TILE_ROWS; rows -= TILE_ROWS) {
+        tile_of(TILE_ROWS, multiply_add, a, k, panel, c, c_stride, n, bias, add);
+        a += TILE_ROWS * ROW_BYTES;
+        c += TILE_ROWS * c_stride;
+    }
+    switch (rows) {
+#define REST(count)                                                                                                    \
+    case count:                                                                                                        \
+        if (count < TILE_ROWS)                                                                                         \
+            tile_of(KN_MIN(count, TILE_ROWS), multiply_add, a, k, panel, c, c_stride, n, bias, add);                   \
+        break;
+        REST(1)
+        REST(2)
+        REST(3)
+        REST(4)
+        REST(5)
+        REST(6)
+        REST(7)
+        REST(8)
+        REST(9)
+        REST(10)
+        REST(11)
+#undef REST
+    default: break;
+    }
+}
+
+#endif

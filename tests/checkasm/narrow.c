@@ -1,0 +1,117 @@
+/* Products of bfloat16: rounding, panels, the product. */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { CODES = KN_BF16_BLOCK * KN_BF16_COLUMNS };
+
+typedef struct codes {
+    uint16_t want[GUARD + CODES + GUARD], got[GUARD + CODES + GUARD];
+} codes;
+
+static codes panel;
+
+static void fill_codes(void) {
+    for (size_t i = 0; i < KN_COUNT(panel.want); i++)
+        panel.want[i] = panel.got[i] = (uint16_t)random_bits();
+}
+
+/* All bits alike, but a zero may stand for what is subnormal, or was before it was rounded. */
+static void compare_codes(size_t n) {
+    for (size_t i = 0; i < KN_COUNT(panel.want); i++) {
+        uint16_t want = panel.want[i], got = panel.got[i];
+        bool flushed = (want & 0x7FFF) <= 0x80 && got == (want & 0x8000);
+        if (want != got && !flushed && !(isnan(kn_float_from_bf16(want)) && isnan(kn_float_from_bf16(got))))
+            report(n, (ptrdiff_t)i - GUARD, want, got);
+    }
+}
+
+/* Any 32 bits, and often those of a tie. */
+static float random_word(void) {
+    uint32_t bits = random_bits();
+    if (bits & 1)
+        bits = (bits & ~0xFFFFu) | 0x8000;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static void fill_words(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = random_word();
+}
+
+void check_to_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 5 * ROUNDS; round++) {
+        size_t n = random_size(MOST), shift = random_below(4);
+        fill_words(input_a, KN_COUNT(input_a));
+        fill_codes();
+        ref->to_bf16(input_a + shift, n, panel.want + GUARD + shift);
+        tier->to_bf16(input_a + shift, n, panel.got + GUARD + shift);
+        compare_codes(n);
+    }
+}
+
+void check_transpose_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    static uint8_t matrix[KN_TRANSPOSE_ROWS * (2 * KN_BF16_BLOCK + 20) + 5];
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        for (size_t i = 0; i < sizeof matrix; i++)
+            matrix[i] = (uint8_t)random_bits();
+        size_t k = random_size(KN_BF16_BLOCK), rows = random_below(KN_TRANSPOSE_ROWS + 1);
+        size_t stride = k * sizeof(uint16_t) + random_below(20);
+        size_t first = 2 * KN_TRANSPOSE_ROWS * random_below(KN_BF16_COLUMNS / KN_TRANSPOSE_ROWS);
+        const uint8_t *end = matrix + sizeof matrix,
+                      *src = end - KN_MIN(rows * stride + random_below(5), sizeof matrix);
+        fill_codes();
+        ref->transpose_bf16(src, stride, rows, k, panel.want + GUARD + first);
+        tier->transpose_bf16(src, stride, rows, k, panel.got + GUARD + first);
+        compare_codes(k);
+    }
+}
+
+void check_gather_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    static float matrix[KN_BF16_BLOCK * (KN_BF16_COLUMNS + 8)];
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t k = random_size(KN_BF16_BLOCK), n = random_below(KN_BF16_COLUMNS + 1), stride = n + random_below(8);
+        fill_words(matrix, KN_COUNT(matrix));
+        const float *src = matrix + KN_COUNT(matrix) - k * stride;
+        fill_codes();
+        ref->gather_bf16(src, stride, n, k, panel.want + GUARD);
+        tier->gather_bf16(src, stride, n, k, panel.got + GUARD);
+        compare_codes(k);
+    }
+}
+
+static uint16_t random_code(void) {
+    return kn_bf16_from_float(random_float());
+}
+
+void check_product_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    enum { ROWS = 36, WHOLE_ROWS = 48 };
+    static uint16_t a[WHOLE_ROWS * KN_BF16_STRIDE], size_a[KN_COUNT(a)], b[CODES], size_b[CODES];
+    static float size[MOST];
+    for (size_t round = 0; round < 5 * ROUNDS; round++) {
+        size_t rows = random_below(ROWS + 1), n = random_below(KN_BF16_COLUMNS + 1), stride = n + random_below(7);
+        size_t k = random_below(KN_BF16_BLOCK / KN_BF16_STEP + 1) * KN_BF16_STEP;
+        for (size_t i = 0; i < KN_COUNT(a); i++)
+            size_a[i] = (a[i] = i < rows * KN_BF16_STRIDE ? random_code() : 0x7FC0) & 0x7FFF; /* NaN behind the rows */
+        for (size_t i = 0; i < CODES; i++)
+            size_b[i] = (b[i] = i / 2 % KN_BF16_COLUMNS < n ? random_code() : 0x7FC0) & 0x7FFF;
+        const float *bias = random_bits() % 2 ? random_input(input_a, 1) : NULL;
+        bool add = random_bits() % 2;
+        fill_pair(&out, 1);
+        for (size_t i = 0; i < MOST; i++)
+            size[i] = 1;
+        ref->product_bf16(size_a, rows, k, size_b, size, stride, n, NULL, true);
+        ref->product_bf16(a, rows, k, b, want_of(&out), stride, n, bias, add);
+        tier->product_bf16(a, rows, k, b, got_of(&out), stride, n, bias, add);
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < n; j++) {
+                float *want = want_of(&out) + i * stride + j, *got = got_of(&out) + i * stride + j;
+                compare(k, i * stride + j, *want, *got, 1e-6 * size[i * stride + j]);
+                *want = *got; /* what is left to compare must be untouched */
+            }
+        compare_pair(&out, 0, 0, 0);
+    }
+}
