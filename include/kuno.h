@@ -57,7 +57,7 @@ typedef enum kuno_precision {
 typedef struct kuno_model_options {
     const char *config;          /* a models.toml; NULL: the user's own, if there is one */
     const char *profile;         /* a profile in it; NULL: its default_model, else the built-in "demo" */
-    const char *diffusion_model; /* files that take the place of the profile's; NULL: the profile's */
+    const char *diffusion_model; /* files or folders in place of the profile's; NULL: the profile's */
     const char *text_encoder;
     const char *vae;
     const char *tokenizer; /* a folder or a tokenizer.json */

@@ -17,6 +17,7 @@ enum { KN_COLLECTION_ARCHITECTURES = 16 };
 typedef struct kn_collected_file {
     const char *path;
     const kn_kind *kind;                             /* NULL: unknown */
+    bool says_vl;                                    /* a text encoder: its name or config.json says Qwen-VL */
     unsigned char fits[KN_COLLECTION_ARCHITECTURES]; /* a bit for each place */
     kn_error problem; /* why it cannot be used though it is, or may be, what an architecture wants; KN_OK: none */
 } kn_collected_file;

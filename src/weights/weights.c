@@ -88,21 +88,12 @@ bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn
     return true;
 }
 
-bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err) {
-    kn_map map;
-    if (!kn_map_open(path, &map, err))
-        return false;
-    if (!kn_weights_open_bytes(map.data, map.len, ret, err)) {
-        kn_map_close(&map);
-        return false;
-    }
-    (*ret)->map = map;
-    return true;
-}
-
 void kn_weights_close(kn_weights *w) {
     if (!w)
         return;
+    for (size_t i = 0; i < w->part_count; i++)
+        kn_weights_close(w->part[i]);
+    free(w->part);
     kn_map_close(&w->map);
     free(w->entry);
     free(w->metadata);
@@ -114,6 +105,8 @@ void kn_weights_close(kn_weights *w) {
 void kn_weights_forget_pages(const kn_weights *w) {
     if (w->map.data)
         madvise((void *)(uintptr_t)w->map.data, w->map.len, MADV_DONTNEED);
+    for (size_t i = 0; i < w->part_count; i++)
+        kn_weights_forget_pages(w->part[i]);
 }
 
 size_t kn_weights_count(const kn_weights *w) {

@@ -1,8 +1,9 @@
 /* Model files: what is in them, checked to the last byte before anything believes it.
  *
- * A kn_weights is one opened component: one safetensors or GGUF file (mapped; no tensor data is read when opening),
- * with names, shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs
- * out of it and accounts for every key: in the end nothing may be missing, and nothing unknown may be left.
+ * A kn_weights is one opened component: one safetensors or GGUF file, or several that an index joins (mapped; no tensor
+ * data is read when opening), with names, shapes, storage types and metadata. It knows nothing of networks. A kn_binder
+ * takes what a network needs out of it and accounts for every key: in the end nothing may be missing, and nothing
+ * unknown may be left.
  *
  * A GGUF file looks like any other: dimensions are turned to our order, text encoders and vision towers as llama.cpp
  * names them get the names of their networks, below "model." and "visual.". Numbers of its metadata are text, short
@@ -32,14 +33,21 @@ typedef struct kn_entry {
 
 typedef struct kn_weights kn_weights;
 
-/* Opens and validates; which of the two formats it is, the first bytes say. The error says what the file is when it is
- * not a model (LFS pointer, web page, pickle, …) but does not contain the path. */
+/* Opens and validates. path is a model file, whose first bytes say which of the two formats it is; the index of a model
+ * that is split over several files ("….safetensors.index.json"), which lie beside it; or a folder with one of these, as
+ * diffusers and transformers write them. The error says what the file is when it is not a model (LFS pointer, web page,
+ * pickle, …) but does not contain the path. */
 bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
-/* The same over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
+/* The same of one file over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
 void kn_weights_close(kn_weights *w);
 /* Gives the mapped pages back to the system; they come again when they are read. */
 void kn_weights_forget_pages(const kn_weights *w);
+
+/* How split models are named: "model.safetensors.index.json" is the index of "model-00001-of-00002.safetensors" and
+ * "model-00002-of-00002.safetensors", whose stem is "model". Length of the stem; 0: it is no name of a shard. */
+bool kn_is_shard_index(const char *path);
+size_t kn_shard_stem(const char *name);
 
 size_t kn_weights_count(const kn_weights *w);
 const kn_entry *kn_weights_at(const kn_weights *w, size_t i);                                     /* sorted by name */

@@ -542,7 +542,7 @@ static void files_in_the_wrong_slot_are_named(void **state) {
           "diffusion model: '" KN_TEST_DATA "/qwen21-e2e/t2i/inputs.safetensors"
           "': the file is not a Qwen-Image 2.1 diffusion model" },
         { { .vae = "/nonexistent/vae.safetensors" }, "VAE: '/nonexistent/vae.safetensors': no such file" },
-        { { .vae = "/tmp" }, "VAE: '/tmp': is a folder, a file is needed" },
+        { { .vae = SHIPPED "/unicode" }, "VAE: '" SHIPPED "/unicode': the folder holds no safetensors or GGUF file" },
         { { .text_encoder = KN_TEST_DATA "/text-encoder/qwen3vl/model.safetensors" }, "do not belong together" },
         { { .device = "tpu" }, "unknown device 'tpu'; known: cpu" },
     };

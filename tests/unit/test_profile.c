@@ -122,7 +122,7 @@ static void the_manual_s_examples_are_read(void **state) {
     kn_error err = { 0 };
     assert_true(kn_file_read(KN_SOURCE "/docs/models-toml.md", 1 << 20, &manual, &err));
     assert_int_equal(setenv("HOME", "/srv/u", 1), 0);
-    static const char *const chosen[] = { "krea2-turbo", "legacy" };
+    static const char *const chosen[] = { "krea2-turbo", "z-image", "legacy" };
     const char *at = manual.data;
     for (size_t i = 0; i < KN_COUNT(chosen); i++) {
         at = strstr(at, "```toml\n");
