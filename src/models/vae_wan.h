@@ -9,10 +9,7 @@
 
 enum { KN_VAE_WAN_LEVELS = 4, KN_VAE_WAN_CHANNELS = 16, KN_VAE_WAN_FACTOR = 8 };
 
-typedef struct kn_vae_wan {
-    kn_wan_half encoder, decoder;
-    kn_weight after_encoder, before_decoder;
-} kn_vae_wan;
+typedef kn_wan_vae kn_vae_wan;
 
 /* Takes encoder and decoder in the published naming, which ComfyUI has too, or diffusers'. */
 void kn_vae_wan_load(kn_vae_wan *m, kn_binder *b);
