@@ -84,10 +84,3 @@ kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent) {
     kn_watch(r, x, "decoded");
     return kn_scope_close(r, s, x);
 }
-
-/* Three pictures of the last level's channels are alive in its residual blocks: what goes in, and two between the
- * convolutions. So are they before it, where two of the three are one of twice the channels. */
-uint64_t kn_vae_wan_bytes_per_pixel(const kn_vae_wan *m) {
-    int64_t channels = m->decoder.level[KN_VAE_WAN_LEVELS - 1].residual[0].conv1.dim[3];
-    return 14 * (uint64_t)channels; /* 4 * 3, and some room for the convolution's */
-}

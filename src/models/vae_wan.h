@@ -17,7 +17,4 @@ void kn_vae_wan_load(kn_vae_wan *m, kn_binder *b);
 kn_tensor kn_vae_wan_encode(kn_run *r, const kn_vae_wan *m, kn_tensor picture); /* the mean, no sampling */
 kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent);  /* not clamped */
 
-/* Scratch memory that decoding needs at its peak, per pixel. */
-uint64_t kn_vae_wan_bytes_per_pixel(const kn_vae_wan *m);
-
 #endif
