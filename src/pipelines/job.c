@@ -28,9 +28,9 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
     double start = kn_now();
     if (!j->hooks->plan && !kn_component_load(c, err))
         return false;
-    *s = (kn_stage_report){ .name = names[stage],
-                            .load_seconds = kn_now() - start,
-                            .weight_bytes = kn_component_bytes(c) };
+    *s = (kn_stage_report){
+        .name = names[stage], .load_seconds = kn_now() - start, .weight_bytes = kn_component_bytes(c), .runs = 1
+    };
     kn_run_peak_bytes(&j->run);
     s->seconds = -kn_now();
     return kn_job_progress(j, "load", 0, 0, err);
@@ -46,11 +46,27 @@ void kn_job_end(kn_job *j, kn_stage stage, kn_component *c) {
 }
 
 void kn_job_skip(kn_job *j, kn_stage stage) {
-    j->report->stage[stage] = (kn_stage_report){ .name = names[stage], .reused = true };
+    j->report->stage[stage] = (kn_stage_report){ .name = names[stage], .reused = 1 };
 }
 
 bool kn_job_went_well(const kn_job *j, kn_error *err) {
     if (j->run.err.code != KN_OK)
         *err = j->run.err;
     return j->run.err.code == KN_OK;
+}
+
+void kn_draw_report_add(kn_draw_report *sum, const kn_draw_report *one) {
+    kn_draw_report all = *one;
+    for (int i = 0; i < KN_STAGE_COUNT; i++) {
+        kn_stage_report *to = &all.stage[i];
+        const kn_stage_report *before = &sum->stage[i];
+        to->name = to->name ? to->name : before->name;
+        to->load_seconds += before->load_seconds;
+        to->seconds += before->seconds;
+        to->weight_bytes = KN_MAX(to->weight_bytes, before->weight_bytes);
+        to->peak_bytes = KN_MAX(to->peak_bytes, before->peak_bytes);
+        to->runs += before->runs;
+        to->reused += before->reused;
+    }
+    *sum = all;
 }

@@ -93,7 +93,7 @@ typedef struct kn_stage_report {
     const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: it is no part of this picture */
     double load_seconds, seconds;
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most memory beside them in use */
-    bool reused;                       /* an earlier picture's results served: nothing was done */
+    int runs, reused; /* how often it was done, and how often an earlier picture's results served instead */
 } kn_stage_report;
 
 typedef struct kn_draw_report {
@@ -101,6 +101,9 @@ typedef struct kn_draw_report {
     int prompt_tokens;                           /* that the model saw, its template included */
     int dropped_tokens, dropped_negative_tokens; /* known when "encode" is told: cut from the end of a long prompt */
 } kn_draw_report;
+
+/* Several pictures as one: times and numbers are added up, the largest memory counts, the rest is the last one's. */
+void kn_draw_report_add(kn_draw_report *sum, const kn_draw_report *one);
 
 typedef struct kn_pipeline kn_pipeline;
 typedef struct kn_stages kn_stages; /* what is special about an architecture, see job.h */
