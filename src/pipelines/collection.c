@@ -248,9 +248,9 @@ static bool opens(const kn_collected_model *m, kn_device *device, kn_error *err)
                                    .vision = { .path = m->part[KN_PLACE_VISION] },
                                    .tokenizer = { .path = m->tokenizer } };
     kn_pipeline *p = NULL;
-    if (!m->architecture->open(&files, device, KN_FAST, KN_STAGED, &p, err))
+    if (!kn_pipeline_open(m->architecture, &files, device, KN_FAST, KN_STAGED, &p, err))
         return false;
-    p->close(p);
+    kn_pipeline_close(p);
     return true;
 }
 

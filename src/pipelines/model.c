@@ -120,7 +120,8 @@ bool kn_model_open(const kn_model_wish *wish, kn_model **ret, kn_error *err) {
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
     if (kn_model_choose(wish, &m->choice, err) && open_device(wish, m, err) &&
-        m->choice.architecture->open(&m->choice.files, m->device, m->precision, m->residency, &m->pipeline, err)) {
+        kn_pipeline_open(m->choice.architecture, &m->choice.files, m->device, m->precision, m->residency, &m->pipeline,
+                         err)) {
         *ret = m;
         return true;
     }
@@ -131,8 +132,7 @@ bool kn_model_open(const kn_model_wish *wish, kn_model **ret, kn_error *err) {
 void kn_model_close(kn_model *m) {
     if (!m)
         return;
-    if (m->pipeline)
-        m->pipeline->close(m->pipeline);
+    kn_pipeline_close(m->pipeline);
     if (m->device)
         kn_device_close(m->device);
     kn_model_choice_free(&m->choice);

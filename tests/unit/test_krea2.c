@@ -10,6 +10,7 @@
 #include "models/vae_wan.h"
 #include "pipelines/inspect.h"
 #include "pipelines/krea2.h"
+#include "pipelines/vaes.h"
 #include "safetensors_maker.h"
 
 #define CONFIG KN_TEST_DATA "/krea2/models.toml"
@@ -432,8 +433,8 @@ static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
     assert_full_size_fits("manifests/krea2_fp8_scaled.json", &kn_krea2_diffusion_slot, 686);
     assert_full_size_fits("manifests/qwen3vl_4b_text_repository.json", &kn_krea2_text_slot, 398);
     assert_full_size_fits("manifests/qwen3vl_4b_text_fp8_scaled.json", &kn_krea2_text_slot, 398 + 2 * 252);
-    assert_full_size_fits("manifests/qwen_image_vae.json", &kn_krea2_vae_slot, 194);
-    assert_full_size_fits("manifests/qwen_image_vae_diffusers.json", &kn_krea2_vae_slot, 194);
+    assert_full_size_fits("manifests/qwen_image_vae.json", &kn_wan_vae_slot, 194);
+    assert_full_size_fits("manifests/qwen_image_vae_diffusers.json", &kn_wan_vae_slot, 194);
 }
 
 /* A copy of the transformer without one tensor, or with another one under its name. */

@@ -9,7 +9,7 @@
 #include "models/qwen3_text.h"
 #include "models/qwen_image21.h"
 #include "models/vae_qwen21.h"
-#include "pipelines/decode.h"
+#include "pipelines/vaes.h"
 
 /* Text encoder. */
 
@@ -265,10 +265,6 @@ static void vae_encodes_as_the_reference_in_both_namings(void **state) {
     golden_close(&want);
 }
 
-static kn_tensor decode_vae(kn_run *r, void *ctx, kn_tensor latent) {
-    return kn_vae21_decode(r, ctx, latent);
-}
-
 static void tiled_decode_blends_as_the_reference(void **state) {
     (void)state;
     static kn_vae21 m;
@@ -281,19 +277,17 @@ static void tiled_decode_blends_as_the_reference(void **state) {
     int tile = (int)golden_size(c, "tile_pixels") / KN_VAE21_FACTOR;
     int stride = (int)golden_size(c, "stride_pixels") / KN_VAE21_FACTOR;
     json_decref(c);
-    const kn_decoder d = { .decode = decode_vae,
-                           .ctx = &m,
-                           .latent_channels = KN_VAE21_CHANNELS,
-                           .channels = 4,
-                           .factor = KN_VAE21_FACTOR,
-                           .bytes_per_pixel = 1 };
     kn_run r = open_run(NULL);
+    kn_coder whole = { .kind = &kn_qwen21_autoencoder, .network = &m, .run = &r, .memory_limit = UINT64_MAX },
+             tiled = whole;
+    tiled.tile = tile;
+    tiled.stride = stride;
     kn_error err = { 0 };
     float *pixels = NULL;
-    assert_true(kn_decode_tiled(&d, &r, golden_floats(&in, "normalised", NULL), h, w, tile, stride, &pixels, &err));
+    assert_true(kn_decode_latent(&tiled, golden_floats(&in, "normalised", NULL), h, w, &pixels, &err));
     golden_compare(&want, "image", pixels, (size_t)h * w * 256 * 4);
     free(pixels);
-    assert_true(kn_decode_latent(&d, &r, golden_floats(&in, "normalised", NULL), h, w, UINT64_MAX, &pixels, &err));
+    assert_true(kn_decode_latent(&whole, golden_floats(&in, "normalised", NULL), h, w, &pixels, &err));
     golden_compare(&want, "image_untiled", pixels, (size_t)h * w * 256 * 4);
     free(pixels);
     close_run(&r);
