@@ -4,7 +4,7 @@
 
 #include "compute/cpu/kernels.h"
 
-enum { GUARD = 40, MOST = 1400, ROUNDS = 60 };
+enum { GUARD = 40, MOST = 2600, ROUNDS = 60 };
 
 extern uint64_t random_state;
 uint32_t random_bits(void);

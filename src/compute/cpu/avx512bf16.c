@@ -25,12 +25,24 @@ static inline __mmask32 first(size_t n) {
     return n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
 }
 
+/* Up to KN_BF16_STEP codes; masks are for the ends only, since they are slow on some processors. */
+static inline vec take_codes(const void *p, size_t n) {
+    return _mm512_castsi512_ps(n >= KN_BF16_STEP ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16(first(n), p));
+}
+
+static inline void put_codes(uint16_t *p, __m512i x, size_t n) {
+    if (n >= KN_BF16_STEP)
+        _mm512_storeu_si512(p, x);
+    else
+        _mm512_mask_storeu_epi16(p, first(n), x);
+}
+
 static void to_bf16(const float *x, size_t n, void *dst) {
     uint16_t *to = dst;
     for (size_t i = 0; i < n; i += 2 * LANES) {
         size_t left = n - i;
         vec low = v_take(x + i, left), high = left > LANES ? v_take(x + i + LANES, left - LANES) : v_zero();
-        _mm512_mask_storeu_epi16(to + i, first(left), (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        put_codes(to + i, (__m512i)_mm512_cvtne2ps_pbh(high, low), left);
     }
 }
 
@@ -40,7 +52,7 @@ static KN_ALWAYS_INLINE void transpose_square(const uint8_t *src, size_t stride,
     vec x[LANES];
     KN_UNROLL
     for (size_t j = 0; j < LANES; j++)
-        x[j] = j < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(first(n), src + j * stride)) : v_zero();
+        x[j] = j < rows ? take_codes(src + j * stride, n) : v_zero();
     v_transpose(x);
     KN_UNROLL
     for (size_t i = 0; i < LANES; i++)
@@ -65,14 +77,14 @@ static inline __m512i pair_rows(vec even, vec odd) {
 }
 
 static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel) {
-    size_t right = n > LANES ? n - LANES : 0, end = (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+    size_t end = (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
     for (size_t i = 0; i < end; i += PAIR, panel += COLUMNS * PAIR) {
         const float *even = src + i * stride, *odd = even + stride;
-        size_t left[PAIR] = { i < k ? n : 0, i + 1 < k ? n : 0 },
-               more[PAIR] = { i < k ? right : 0, i + 1 < k ? right : 0 };
-        _mm512_storeu_si512(panel, pair_rows(v_take(even, left[0]), v_take(odd, left[1])));
-        _mm512_storeu_si512(panel + LANES * PAIR,
-                            pair_rows(v_take(even + LANES, more[0]), v_take(odd + LANES, more[1])));
+        for (size_t j = 0; j < COLUMNS; j += LANES) {
+            size_t left = n > j ? n - j : 0;
+            vec x = v_take(even + j, i < k ? left : 0), y = v_take(odd + j, i + 1 < k ? left : 0);
+            _mm512_storeu_si512(panel + j * PAIR, pair_rows(x, y));
+        }
     }
 }
 

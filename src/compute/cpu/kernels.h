@@ -25,7 +25,7 @@
 enum {
     KN_BLOCK = 256,              /* summed elements per pass; a multiple of every storage format's block */
     KN_STRIDE = KN_BLOCK + 16,   /* floats from one left-hand row to the next */
-    KN_MAX_COLUMNS = 32,         /* of a panel */
+    KN_MAX_COLUMNS = 64,         /* of a panel */
     KN_TRANSPOSE_ROWS = 16,      /* `columns` is a multiple of it */
     KN_FEW_ROWS = 8,             /* below, rows go through `dots` */
     KN_DOT_PIECE = 4 * KN_BLOCK, /* elements decoded at a time for `dots` */
@@ -34,7 +34,7 @@ enum {
     KN_BF16_BLOCK = 2 * KN_BLOCK,
     KN_BF16_STRIDE = 2 * KN_STRIDE,
     KN_BF16_STEP = 32,
-    KN_BF16_COLUMNS = 32, /* of every panel, in every tier */
+    KN_BF16_COLUMNS = 64, /* of every panel, in every tier */
     KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
 };
 
