@@ -94,8 +94,8 @@ kn_tensor kn_vae21_encode(kn_run *r, const kn_vae21 *m, kn_tensor picture) {
     kn_watch(r, x, "conv_in");
     for (int l = 0; l < KN_VAE21_LEVELS; l++) {
         const kn_wan_level *v = &e->level[l];
-        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x);
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[1], y));
+        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x, true);
+        y = kn_wan_residual_run(r, &v->residual[1], y, false);
         if (v->resample.data) {
             y = kn_wan_next(r, y, kn_conv2d(r, y, &v->resample, 2, kn_wan_right_below));
             int frames = l > 0 ? 2 : 1; /* every level but the first also halves time */
@@ -126,17 +126,16 @@ kn_tensor kn_vae21_decode(kn_run *r, const kn_vae21 *m, kn_tensor latent) {
     x = kn_wan_middle_run(r, d, "mid_block", x);
     for (int l = 0; l < KN_VAE21_LEVELS; l++) {
         const kn_wan_level *v = &d->level[l];
-        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x);
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[1], y));
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[2], y));
-        if (v->resample.data) {
-            y = kn_wan_next(r, y, kn_upsample2x(r, y));
-            y = kn_wan_next(r, y, kn_conv2d(r, y, &v->resample, 1, kn_wan_around));
+        bool grows = v->resample.data;
+        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x, grows);
+        y = kn_wan_residual_run(r, &v->residual[1], y, false);
+        y = kn_wan_residual_run(r, &v->residual[2], y, false);
+        if (grows) {
             int frames = l < 3 ? 2 : 1; /* the first three levels also double time */
-            x = kn_wan_next(r, x, kn_dup_shortcut(r, x, kn_last_dim(y), frames));
-            kn_add(r, y, x);
+            x = kn_wan_next(r, x, kn_dup_shortcut(r, x, v->resample.dim[0], frames));
+            y = kn_wan_next(r, y, kn_upsample2x_conv(r, y, &v->resample, x));
         }
-        x = kn_wan_next(r, x, y);
+        x = y;
         kn_watch(r, x, "up%d", l);
     }
     x = kn_wan_out_run(r, d, x);

@@ -87,8 +87,8 @@ kn_tensor kn_vae_wan_encode(kn_run *r, const kn_vae_wan *m, kn_tensor picture) {
     kn_watch(r, x, "encoder.conv_in");
     for (int l = 0; l < KN_VAE_WAN_LEVELS; l++) {
         const kn_wan_level *v = &e->level[l];
-        x = kn_wan_next(r, x, kn_wan_residual_run(r, &v->residual[0], x));
-        x = kn_wan_next(r, x, kn_wan_residual_run(r, &v->residual[1], x));
+        x = kn_wan_residual_run(r, &v->residual[0], x, false);
+        x = kn_wan_residual_run(r, &v->residual[1], x, false);
         if (v->resample.data)
             x = kn_wan_next(r, x, kn_conv2d(r, x, &v->resample, 2, kn_wan_right_below));
     }
@@ -112,11 +112,9 @@ kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent) {
     for (int l = 0; l < KN_VAE_WAN_LEVELS; l++) {
         const kn_wan_level *v = &d->level[l];
         for (int i = 0; i < 3; i++)
-            x = kn_wan_next(r, x, kn_wan_residual_run(r, &v->residual[i], x));
-        if (v->resample.data) {
-            x = kn_wan_next(r, x, kn_upsample2x(r, x));
-            x = kn_wan_next(r, x, kn_conv2d(r, x, &v->resample, 1, kn_wan_around));
-        }
+            x = kn_wan_residual_run(r, &v->residual[i], x, false);
+        if (v->resample.data)
+            x = kn_wan_next(r, x, kn_upsample2x_conv(r, x, &v->resample, KN_NONE));
         kn_watch(r, x, "decoder.up%d", l);
     }
     x = kn_wan_out_run(r, d, x); /* [8 h, 8 w, 3] */

@@ -104,13 +104,18 @@ kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now) {
     return now;
 }
 
-kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x) {
+kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x, bool keep) {
     kn_scope s = kn_scope_open(r);
-    kn_tensor y = kn_unit_norm(r, x, &b->norm1, true);
-    y = kn_wan_next(r, y, kn_conv2d(r, y, &b->conv1, 1, kn_wan_around));
-    y = kn_wan_next(r, y, kn_unit_norm(r, y, &b->norm2, true));
-    y = kn_wan_next(r, y, kn_conv2d(r, y, &b->conv2, 1, kn_wan_around));
-    kn_add(r, y, b->shortcut.data ? kn_linear(r, x, &b->shortcut) : x);
+    kn_tensor y = kn_unit_norm_conv(r, x, &b->norm1, &b->conv1, KN_NONE), onto = x;
+    if (b->shortcut.data) {
+        onto = kn_linear(r, x, &b->shortcut);
+    } else if (keep) {
+        onto = kn_new(r, x.rank, x.dim);
+        kn_copy(r, onto, x);
+    }
+    y = kn_unit_norm_conv(r, y, &b->norm2, &b->conv2, onto);
+    if (b->shortcut.data && !keep)
+        kn_drop(r, x);
     return kn_scope_close(r, s, y);
 }
 
@@ -126,18 +131,17 @@ static void attention(kn_run *r, const kn_wan_attention *b, kn_tensor x) {
 }
 
 kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x) {
-    x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[0], x));
+    x = kn_wan_residual_run(r, &m->middle[0], x, false);
     kn_watch(r, x, "%s.resnet0", name);
     attention(r, &m->attention, x);
     kn_watch(r, x, "%s.attn", name);
-    x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[1], x));
+    x = kn_wan_residual_run(r, &m->middle[1], x, false);
     kn_watch(r, x, "%s", name);
     return x;
 }
 
 kn_tensor kn_wan_out_run(kn_run *r, const kn_wan_half *m, kn_tensor x) {
-    x = kn_wan_next(r, x, kn_unit_norm(r, x, &m->norm_out, true));
-    return kn_wan_next(r, x, kn_conv2d(r, x, &m->out, 1, kn_wan_around));
+    return kn_wan_next(r, x, kn_unit_norm_conv(r, x, &m->norm_out, &m->out, KN_NONE));
 }
 
 void kn_wan_normalise(kn_run *r, kn_tensor x, const float *mean, const float *deviation, int channels) {

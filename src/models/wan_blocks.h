@@ -53,8 +53,8 @@ static const kn_pad kn_wan_right_below = { 0, 0, 1, 1 }; /* before a 3x3 with st
 /* Takes the place of a tensor that is not needed any more. */
 kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now);
 
-/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. x stays. */
-kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x);
+/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. Takes the place of x unless that is to be kept. */
+kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x, bool keep);
 /* These two take the place of x. name: what the middle is watched as, with ".resnet0" and ".attn" in it. */
 kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x);
 kn_tensor kn_wan_out_run(kn_run *r, const kn_wan_half *m, kn_tensor x);

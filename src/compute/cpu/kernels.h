@@ -36,7 +36,15 @@ enum {
     KN_BF16_STEP = 32,
     KN_BF16_COLUMNS = 64, /* of every panel, in every tier */
     KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
+
+    /* convolution by tiles */
+    KN_TILE_CHANNELS = 32, /* that a convolution by tiles stages at a time */
+    KN_MAX_PLANES = 16,    /* of such a tile */
 };
+
+/* What a tile's 2 x 2 pixels of output are made from: 4 x 4 pixels of a picture, or the 3 x 3 that are left of them
+ * when the picture is one of half the size with every pixel twice in each direction. */
+typedef enum kn_tiling { KN_TILING_PLAIN, KN_TILING_DOUBLED, KN_TILINGS } kn_tiling;
 
 typedef struct kn_kernels {
     const char *name;
@@ -95,6 +103,26 @@ typedef struct kn_kernels {
     void (*moments)(const float *x, size_t rows, size_t n, float *mean, float *squares);
     /* one head of n, cos and sin [n / 2]; rotates in place */
     void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
+
+    /* Convolution by tiles: conv_tiles.c tells how. Planes are the parts of a tile that are multiplied one by one;
+     * `plane` is the distance from one to the next, in floats.
+     * stage: out[p][i] = x[p * stride + i], for `pixels` pixels of n <= KN_TILE_CHANNELS channels each, with
+     * KN_TILE_CHANNELS floats from pixel to pixel and zeros behind the n; if scale is there, times by[p] if that is
+     * there, times scale[i], plus shift[i] if that is there, then silu if asked.
+     * unit_factors: out[p] = sqrt(n) / max(|x[p * n … ]|_2, 1e-12).
+     * tile_weight: planes from the taps w[tap * t + i], t = 3 * ky + kx, of n channels.
+     * tile_input: planes of `tiles` tiles beside each other, KN_STRIDE floats from tile to tile; x is the first one's
+     * first pixel as `stage` leaves it, `row` floats from row to row.
+     * tile_output: y[r * row + c * pixel + i] for r < rows <= 2, c < columns, i < n <= KN_MAX_COLUMNS: what the planes
+     * of (columns + 1) / 2 tiles come to, KN_MAX_COLUMNS floats from tile to tile, plus bias[i]; plus y itself if `add`
+     */
+    void (*stage)(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
+                  const float *shift, bool silu, float *out);
+    void (*unit_factors)(const float *x, size_t pixels, size_t n, float *out);
+    void (*tile_weight[KN_TILINGS])(const float *w, size_t tap, size_t n, float *u, size_t plane);
+    void (*tile_input[KN_TILINGS])(const float *x, size_t row, size_t tiles, float *v, size_t plane);
+    void (*tile_output[KN_TILINGS])(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y,
+                                    size_t row, size_t pixel, size_t rows, size_t columns);
 
     /* How activations meet INT8 weights; in place. turn_groups multiplies every `group` elements (4, 16, 64, …, which
      * divides n) by the symmetric orthogonal matrix that is the Kronecker power of half of [1 1 1 -1; 1 1 -1 1;

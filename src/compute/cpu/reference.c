@@ -246,6 +246,109 @@ static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_ro
     }
 }
 
+static void stage(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
+                  const float *shift, bool with_silu, float *out) {
+    for (size_t p = 0; p < pixels; p++)
+        for (size_t i = 0; i < KN_TILE_CHANNELS; i++) {
+            double v = i < n ? x[p * stride + i] : 0;
+            if (i < n && scale)
+                v = v * (by ? by[p] : 1) * scale[i];
+            if (i < n && shift)
+                v += shift[i];
+            out[p * KN_TILE_CHANNELS + i] = i < n && with_silu ? silu_of((float)v) : (float)v;
+        }
+}
+
+static void unit_factors(const float *x, size_t pixels, size_t n, float *out) {
+    for (size_t p = 0; p < pixels; p++)
+        out[p] = (float)(sqrt((double)n) / fmax(sqrt(sum_of_squares(x + p * n, n, 0)), 1e-12));
+}
+
+/* output . ((weight . w) * (input . x)) is what three taps make of the pixels in two outputs: in each direction, so
+ * that a tile is these matrices from the left and their transposes from the right. */
+static const struct tiling {
+    size_t size;
+    double input[4][4], weight[4][3], output[2][4];
+} tilings[KN_TILINGS] = {
+    [KN_TILING_PLAIN] = {
+        .size = 4,
+        .input = { { 1, 0, -1, 0 }, { 0, 1, 1, 0 }, { 0, -1, 1, 0 }, { 0, 1, 0, -1 } },
+        .weight = { { 1, 0, 0 }, { 0.5, 0.5, 0.5 }, { 0.5, -0.5, 0.5 }, { 0, 0, 1 } },
+        .output = { { 1, 1, 1, 0 }, { 0, 1, -1, -1 } },
+    },
+    [KN_TILING_DOUBLED] = {
+        .size = 3,
+        .input = { { 1, -1, 0 }, { 0, 1, 0 }, { 0, 1, -1 } },
+        .weight = { { 1, 0, 0 }, { 1, 1, 1 }, { 0, 0, 1 } },
+        .output = { { 1, 1, 0 }, { 0, 1, -1 } },
+    },
+};
+
+static void tile_weight(const struct tiling *g, const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    for (size_t p = 0; p < g->size * g->size; p++)
+        for (size_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (size_t t = 0; t < 9; t++)
+                sum += g->weight[p / g->size][t / 3] * g->weight[p % g->size][t % 3] * w[t * tap + i];
+            u[p * plane + i] = (float)sum;
+        }
+}
+
+static void tile_weight_plain(const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    tile_weight(&tilings[KN_TILING_PLAIN], w, tap, n, u, plane);
+}
+
+static void tile_weight_doubled(const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    tile_weight(&tilings[KN_TILING_DOUBLED], w, tap, n, u, plane);
+}
+
+static void tile_input(const struct tiling *g, const float *x, size_t row, size_t tiles, float *v, size_t plane) {
+    size_t pixels = g->size * g->size, step = (g->size - 2) * KN_TILE_CHANNELS;
+    for (size_t t = 0; t < tiles; t++)
+        for (size_t p = 0; p < pixels; p++)
+            for (size_t i = 0; i < KN_TILE_CHANNELS; i++) {
+                double sum = 0;
+                for (size_t q = 0; q < pixels; q++) {
+                    size_t dy = q / g->size, dx = q % g->size;
+                    sum += g->input[p / g->size][dy] * g->input[p % g->size][dx] *
+                           x[t * step + dy * row + dx * KN_TILE_CHANNELS + i];
+                }
+                v[p * plane + t * KN_STRIDE + i] = (float)sum;
+            }
+}
+
+static void tile_input_plain(const float *x, size_t row, size_t tiles, float *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane);
+}
+
+static void tile_input_doubled(const float *x, size_t row, size_t tiles, float *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane);
+}
+
+static void tile_output(const struct tiling *g, const float *m, size_t plane, size_t n, const float *bias, bool add,
+                        float *y, size_t row, size_t pixel, size_t rows, size_t columns) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            for (size_t i = 0; i < n; i++) {
+                float *to = y + r * row + c * pixel + i;
+                double sum = (bias ? bias[i] : 0) + (add ? *to : 0);
+                for (size_t p = 0; p < g->size * g->size; p++)
+                    sum += g->output[r][p / g->size] * g->output[c % 2][p % g->size] *
+                           m[p * plane + c / 2 * KN_MAX_COLUMNS + i];
+                *to = (float)sum;
+            }
+}
+
+static void tile_output_plain(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y, size_t row,
+                              size_t pixel, size_t rows, size_t columns) {
+    tile_output(&tilings[KN_TILING_PLAIN], m, plane, n, bias, add, y, row, pixel, rows, columns);
+}
+
+static void tile_output_doubled(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y,
+                                size_t row, size_t pixel, size_t rows, size_t columns) {
+    tile_output(&tilings[KN_TILING_DOUBLED], m, plane, n, bias, add, y, row, pixel, rows, columns);
+}
+
 static void turn_groups(float *x, size_t n, size_t group) {
     for (size_t step = 1; step < group; step *= 4)
         for (size_t i = 0; i < n; i++) {
@@ -318,6 +421,11 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .affine = affine,
         .moments = moments,
         .rotate = rotate,
+        .stage = stage,
+        .unit_factors = unit_factors,
+        .tile_weight = { tile_weight_plain, tile_weight_doubled },
+        .tile_input = { tile_input_plain, tile_input_doubled },
+        .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,
     };
