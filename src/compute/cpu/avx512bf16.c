@@ -9,6 +9,8 @@
 
 #include "compute/cpu/simd_product.h"
 
+#include "compute/cpu/simd_transforms.h"
+
 enum { PAIR = 2 };
 _Static_assert((int)COLUMNS == (int)KN_BF16_COLUMNS, "panels of both kinds have the same words");
 
@@ -93,6 +95,18 @@ static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_
     multiply_rows(v_dot_bf16, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
 }
 
+static inline void put_bf16(void *to, vec x) {
+    _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+static void tile_input_plain(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(4, x, row, tiles, v, plane, sizeof(uint16_t), put_bf16);
+}
+
+static void tile_input_doubled(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(3, x, row, tiles, v, plane, sizeof(uint16_t), put_bf16);
+}
+
 void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->name = "avx512bf16";
     k->narrow = true;
@@ -100,4 +114,6 @@ void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->transpose_bf16 = transpose_bf16;
     k->gather_bf16 = gather_bf16;
     k->product_bf16 = product_bf16;
+    k->tile_input_bf16[KN_TILING_PLAIN] = tile_input_plain;
+    k->tile_input_bf16[KN_TILING_DOUBLED] = tile_input_doubled;
 }
