@@ -490,6 +490,7 @@ static const struct {
     { "gather_bf16", check_gather_bf16 },
     { "product_bf16", check_product_bf16 },
     { "softmax", check_softmax },
+    { "softmax_bf16", check_softmax_bf16 },
     { "exp", check_exp },
     { "silu", check_silu },
     { "gelu", check_gelu },

@@ -56,18 +56,6 @@ static double *convolve(const double *x, int64_t h, int64_t w, const struct filt
     return y;
 }
 
-/* |got - want| / |want| over all of a tensor. */
-static double distance(kn_run *r, kn_tensor t, const double *want) {
-    float *got = values_of(r, t);
-    double off = 0, all = 0;
-    for (int64_t i = 0; i < kn_elements(t); i++) {
-        off += (got[i] - want[i]) * (got[i] - want[i]);
-        all += want[i] * want[i];
-    }
-    free(got);
-    return sqrt(off / all);
-}
-
 /* What the two precisions may differ by from sums in double. */
 static double allowed(const kn_run *r) {
     return r->precision == KN_EXACT ? 2e-6 : 1e-2;
@@ -112,7 +100,7 @@ static void check_all_sizes(check_fn *check) {
 static void check_plain(kn_run *r, const struct sizes *s, const float *x, struct filters *f) {
     double *wide = widen(x, s->h * s->w * s->in), *want = convolve(wide, s->h, s->w, f);
     kn_tensor y = kn_conv2d(r, kn_upload(r, DIMS(s->h, s->w, s->in), x), &f->w, 1, (kn_pad){ 1, 1, 1, 1 });
-    assert_true(distance(r, y, want) < allowed(r));
+    assert_true(relative_l2(r, y, want) < allowed(r));
     free(want);
     free(wide);
 }
@@ -134,11 +122,11 @@ static void check_doubled(kn_run *r, const struct sizes *s, const float *x, stru
     kn_tensor t = kn_upload(r, DIMS(s->h, s->w, s->in), x), y = kn_upsample2x_conv(r, t, &f->w, KN_NONE);
     assert_int_equal(y.dim[0], 2 * s->h);
     assert_int_equal(y.dim[1], 2 * s->w);
-    assert_true(distance(r, y, want) < allowed(r));
+    assert_true(relative_l2(r, y, want) < allowed(r));
     assert_int_equal(kn_upsample2x_conv(r, t, &f->w, y).at, y.at); /* once more on top */
     for (int64_t i = 0; i < kn_elements(y); i++)
         want[i] *= 2;
-    assert_true(distance(r, y, want) < allowed(r));
+    assert_true(relative_l2(r, y, want) < allowed(r));
     free(want);
     free(large);
 }
@@ -152,13 +140,13 @@ static void upsampled_pictures_are_convolved_as_if_they_were_there(void **state)
 static void check_onto(kn_run *r, const struct sizes *s, const double *prepared, struct filters *f,
                        kn_tensor (*op)(kn_run *r, const struct sizes *s, const struct filters *f, kn_tensor onto)) {
     double *want = convolve(prepared, s->h, s->w, f);
-    assert_true(distance(r, op(r, s, f, KN_NONE), want) < allowed(r));
+    assert_true(relative_l2(r, op(r, s, f, KN_NONE), want) < allowed(r));
     float *before = random_values(s->h * s->w * s->out);
     kn_tensor onto = kn_upload(r, DIMS(s->h, s->w, s->out), before);
     for (int64_t i = 0; i < kn_elements(onto); i++)
         want[i] += before[i];
     assert_int_equal(op(r, s, f, onto).at, onto.at);
-    assert_true(distance(r, onto, want) < allowed(r));
+    assert_true(relative_l2(r, onto, want) < allowed(r));
     free(before);
     free(want);
 }

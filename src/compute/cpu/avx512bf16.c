@@ -3,6 +3,8 @@
  * which they need each other. */
 #include "compute/cpu/kernels.h"
 
+#include <math.h>
+
 #include "compute/cpu/vec_avx512.h"
 
 #include "compute/cpu/simd_math.h"
@@ -95,6 +97,49 @@ static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_
     multiply_rows(v_dot_bf16, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
 }
 
+/* 2^x for -125 <= x <= 127: the whole part goes into the exponent, the rest through a polynomial, which is wrong by
+ * less than 2^-13 of the result. */
+static inline vec v_exp2_rough(vec x) {
+    const vec magic = v_set(0x1.8p23f); /* its sum with a small number has that rounded in the lowest bits */
+    vec t = v_add(x, magic), rest = v_sub(x, v_sub(t, magic)), p = v_set(0.0551716685f);
+    p = v_fma(p, rest, v_set(0.2426111251f));
+    p = v_fma(p, rest, v_set(0.6932609677f));
+    p = v_fma(p, rest, v_set(0.9999280572f));
+    __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
+}
+
+static KN_ALWAYS_INLINE vec weigh(const float *s, size_t n, vec max, vec *sum) {
+    if (n == 0)
+        return v_zero();
+    vec weight = v_exp2_rough(v_max(v_sub(v_take(s, n), max), v_set(-125)));
+    if (n < LANES)
+        weight = _mm512_maskz_mov_ps((__mmask16)first(n), weight);
+    *sum = v_add(*sum, weight);
+    return weight;
+}
+
+static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+    vec most[2] = { v_set(-INFINITY), v_set(-INFINITY) };
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (size_t j = 0; j < 2; j++)
+            most[j] = v_max(most[j], v_load(s + i + j * LANES));
+    float largest = v_largest(v_max(most[0], most[1]));
+    for (; i < n; i++)
+        largest = fmaxf(largest, s[i]);
+    if (largest > *max + 8)
+        *max = largest;
+    vec sum[2] = { v_zero(), v_zero() }, less = v_set(*max);
+    for (i = 0; i < n_all; i += 2 * LANES) {
+        size_t left = i < n ? n - i : 0;
+        vec low = weigh(s + i, KN_MIN(left, LANES), less, &sum[0]);
+        vec high = weigh(s + i + LANES, left > LANES ? KN_MIN(left - LANES, LANES) : 0, less, &sum[1]);
+        _mm512_storeu_si512((uint16_t *)s + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    return v_sum(v_add(sum[0], sum[1]));
+}
+
 static inline void put_bf16(void *to, vec x) {
     _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
 }
@@ -114,6 +159,7 @@ void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->transpose_bf16 = transpose_bf16;
     k->gather_bf16 = gather_bf16;
     k->product_bf16 = product_bf16;
+    k->softmax_bf16 = softmax_bf16;
     k->tile_input_bf16[KN_TILING_PLAIN] = tile_input_plain;
     k->tile_input_bf16[KN_TILING_DOUBLED] = tile_input_doubled;
 }

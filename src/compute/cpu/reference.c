@@ -127,6 +127,21 @@ static float softmax(float *s, size_t n, float scale, float *max) {
     return (float)sum;
 }
 
+static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+    float largest = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, s[i]);
+    if (largest > *max + 8)
+        *max = largest;
+    double sum = 0;
+    for (size_t i = 0; i < whole_steps(n_all); i++) {
+        float weight = i < n ? (float)exp2(fmax(s[i] - *max, -125)) : 0;
+        sum += weight;
+        to_bf16(&weight, 1, (uint8_t *)s + i * sizeof(uint16_t)); /* behind what is still to be read */
+    }
+    return (float)sum;
+}
+
 static float silu_of(float x) {
     return (float)(x / (1 + exp(-(double)x)));
 }
@@ -418,6 +433,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .product_bf16 = product_bf16,
         .dots = dots,
         .softmax = softmax,
+        .softmax_bf16 = softmax_bf16,
         .silu = silu,
         .gelu = gelu,
         .gelu_tanh = gelu_tanh,
