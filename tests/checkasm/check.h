@@ -4,7 +4,7 @@
 
 #include "compute/cpu/kernels.h"
 
-enum { GUARD = 40, MOST = 1400, ROUNDS = 60 };
+enum { GUARD = 40, MOST = 2600, ROUNDS = 60 };
 
 extern uint64_t random_state;
 uint32_t random_bits(void);
@@ -38,6 +38,7 @@ const float *random_input(float *room, float size);
 extern pair out;
 
 typedef void check_fn(const kn_kernels *ref, const kn_kernels *tier);
-check_fn check_to_bf16, check_transpose_bf16, check_gather_bf16, check_product_bf16;
+check_fn check_to_bf16, check_transpose_bf16, check_gather_bf16, check_product_bf16, check_softmax_bf16;
+check_fn check_stage, check_unit_factors, check_tile_weight, check_tile_input, check_tile_input_bf16, check_tile_output;
 
 #endif

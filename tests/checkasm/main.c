@@ -490,6 +490,7 @@ static const struct {
     { "gather_bf16", check_gather_bf16 },
     { "product_bf16", check_product_bf16 },
     { "softmax", check_softmax },
+    { "softmax_bf16", check_softmax_bf16 },
     { "exp", check_exp },
     { "silu", check_silu },
     { "gelu", check_gelu },
@@ -507,6 +508,12 @@ static const struct {
     { "affine", check_affine },
     { "moments", check_moments },
     { "rotate", check_rotate },
+    { "stage", check_stage },
+    { "unit_factors", check_unit_factors },
+    { "tile_weight", check_tile_weight },
+    { "tile_input", check_tile_input },
+    { "tile_input_bf16", check_tile_input_bf16 },
+    { "tile_output", check_tile_output },
     { "turn_groups", check_turn_groups },
     { "round_int8", check_round_int8 },
 };
@@ -527,7 +534,7 @@ static int check_all(void) {
             now.worst = 0;
             now.failed = false;
             checks[i].check(&ref, &tier);
-            printf("%-10s  %-14s  %s", kn_tier_name(t), checks[i].name, now.failed ? "DIFFERS" : "ok");
+            printf("%-10s  %-15s  %s", kn_tier_name(t), checks[i].name, now.failed ? "DIFFERS" : "ok");
             printf(now.worst > 0 ? "  %3.0f %% of the allowed difference\n" : "\n", 100 * now.worst);
             failures += now.failed;
         }

@@ -115,3 +115,29 @@ void check_product_bf16(const kn_kernels *ref, const kn_kernels *tier) {
         compare_pair(&out, 0, 0, 0);
     }
 }
+
+/* Rows of scores of which the maximum is there already, is raised, or is not worth raising. */
+void check_softmax_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    static float want[KN_STRIDE], got[KN_STRIDE];
+    for (size_t round = 0; round < 6 * ROUNDS; round++) {
+        size_t n_all = random_below(KN_BLOCK + 1), n = round % 3 ? random_below(n_all + 1) : n_all;
+        size_t written = (n_all + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+        for (size_t i = 0; i < KN_STRIDE; i++)
+            want[i] = got[i] = (round % 4 ? 20 : 200) * random_float();
+        float max[2] = { -INFINITY, -INFINITY };
+        if (round % 5)
+            max[0] = max[1] = 30 * random_float();
+        float sum[2] = { ref->softmax_bf16(want, n, n_all, &max[0]), tier->softmax_bf16(got, n, n_all, &max[1]) };
+        compare(n, 0, max[0], max[1], 0);
+        compare(n, 0, sum[0], sum[1], 0x1p-13 * sum[0] + 1e-30);
+        for (size_t i = 0; i < written; i++) {
+            uint16_t code[2];
+            memcpy(&code[0], (const char *)want + 2 * i, sizeof code[0]);
+            memcpy(&code[1], (const char *)got + 2 * i, sizeof code[1]);
+            double weight = kn_float_from_bf16(code[0]);
+            compare(n, i, weight, kn_float_from_bf16(code[1]), 0x1p-7 * weight);
+        }
+        for (size_t i = KN_MAX((written + 1) / 2, n_all); i < KN_STRIDE; i++)
+            compare(n, i, want[i], got[i], 0);
+    }
+}

@@ -3,11 +3,15 @@
  * which they need each other. */
 #include "compute/cpu/kernels.h"
 
+#include <math.h>
+
 #include "compute/cpu/vec_avx512.h"
 
 #include "compute/cpu/simd_math.h"
 
 #include "compute/cpu/simd_product.h"
+
+#include "compute/cpu/simd_transforms.h"
 
 enum { PAIR = 2 };
 _Static_assert((int)COLUMNS == (int)KN_BF16_COLUMNS, "panels of both kinds have the same words");
@@ -25,12 +29,24 @@ static inline __mmask32 first(size_t n) {
     return n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
 }
 
+/* Up to KN_BF16_STEP codes; masks are for the ends only, since they are slow on some processors. */
+static inline vec take_codes(const void *p, size_t n) {
+    return _mm512_castsi512_ps(n >= KN_BF16_STEP ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16(first(n), p));
+}
+
+static inline void put_codes(uint16_t *p, __m512i x, size_t n) {
+    if (n >= KN_BF16_STEP)
+        _mm512_storeu_si512(p, x);
+    else
+        _mm512_mask_storeu_epi16(p, first(n), x);
+}
+
 static void to_bf16(const float *x, size_t n, void *dst) {
     uint16_t *to = dst;
     for (size_t i = 0; i < n; i += 2 * LANES) {
         size_t left = n - i;
         vec low = v_take(x + i, left), high = left > LANES ? v_take(x + i + LANES, left - LANES) : v_zero();
-        _mm512_mask_storeu_epi16(to + i, first(left), (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        put_codes(to + i, (__m512i)_mm512_cvtne2ps_pbh(high, low), left);
     }
 }
 
@@ -40,7 +56,7 @@ static KN_ALWAYS_INLINE void transpose_square(const uint8_t *src, size_t stride,
     vec x[LANES];
     KN_UNROLL
     for (size_t j = 0; j < LANES; j++)
-        x[j] = j < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(first(n), src + j * stride)) : v_zero();
+        x[j] = j < rows ? take_codes(src + j * stride, n) : v_zero();
     v_transpose(x);
     KN_UNROLL
     for (size_t i = 0; i < LANES; i++)
@@ -65,20 +81,75 @@ static inline __m512i pair_rows(vec even, vec odd) {
 }
 
 static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel) {
-    size_t right = n > LANES ? n - LANES : 0, end = (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+    size_t end = (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
     for (size_t i = 0; i < end; i += PAIR, panel += COLUMNS * PAIR) {
         const float *even = src + i * stride, *odd = even + stride;
-        size_t left[PAIR] = { i < k ? n : 0, i + 1 < k ? n : 0 },
-               more[PAIR] = { i < k ? right : 0, i + 1 < k ? right : 0 };
-        _mm512_storeu_si512(panel, pair_rows(v_take(even, left[0]), v_take(odd, left[1])));
-        _mm512_storeu_si512(panel + LANES * PAIR,
-                            pair_rows(v_take(even + LANES, more[0]), v_take(odd + LANES, more[1])));
+        for (size_t j = 0; j < COLUMNS; j += LANES) {
+            size_t left = n > j ? n - j : 0;
+            vec x = v_take(even + j, i < k ? left : 0), y = v_take(odd + j, i + 1 < k ? left : 0);
+            _mm512_storeu_si512(panel + j * PAIR, pair_rows(x, y));
+        }
     }
 }
 
 static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
                          size_t n, const float *bias, bool add) {
     multiply_rows(v_dot_bf16, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
+}
+
+/* 2^x for -125 <= x <= 127: the whole part goes into the exponent, the rest through a polynomial, which is wrong by
+ * less than 2^-13 of the result. */
+static inline vec v_exp2_rough(vec x) {
+    const vec magic = v_set(0x1.8p23f); /* its sum with a small number has that rounded in the lowest bits */
+    vec t = v_add(x, magic), rest = v_sub(x, v_sub(t, magic)), p = v_set(0.0551716685f);
+    p = v_fma(p, rest, v_set(0.2426111251f));
+    p = v_fma(p, rest, v_set(0.6932609677f));
+    p = v_fma(p, rest, v_set(0.9999280572f));
+    __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
+}
+
+static KN_ALWAYS_INLINE vec weigh(const float *s, size_t n, vec max, vec *sum) {
+    if (n == 0)
+        return v_zero();
+    vec weight = v_exp2_rough(v_max(v_sub(v_take(s, n), max), v_set(-125)));
+    if (n < LANES)
+        weight = _mm512_maskz_mov_ps((__mmask16)first(n), weight);
+    *sum = v_add(*sum, weight);
+    return weight;
+}
+
+static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+    vec most[2] = { v_set(-INFINITY), v_set(-INFINITY) };
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (size_t j = 0; j < 2; j++)
+            most[j] = v_max(most[j], v_load(s + i + j * LANES));
+    float largest = v_largest(v_max(most[0], most[1]));
+    for (; i < n; i++)
+        largest = fmaxf(largest, s[i]);
+    if (largest > *max + 8)
+        *max = largest;
+    vec sum[2] = { v_zero(), v_zero() }, less = v_set(*max);
+    for (i = 0; i < n_all; i += 2 * LANES) {
+        size_t left = i < n ? n - i : 0;
+        vec low = weigh(s + i, KN_MIN(left, LANES), less, &sum[0]);
+        vec high = weigh(s + i + LANES, left > LANES ? KN_MIN(left - LANES, LANES) : 0, less, &sum[1]);
+        _mm512_storeu_si512((uint16_t *)s + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    return v_sum(v_add(sum[0], sum[1]));
+}
+
+static inline void put_bf16(void *to, vec x) {
+    _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+static void tile_input_plain(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(4, x, row, tiles, v, plane, sizeof(uint16_t), put_bf16);
+}
+
+static void tile_input_doubled(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(3, x, row, tiles, v, plane, sizeof(uint16_t), put_bf16);
 }
 
 void kn_kernels_init_avx512bf16(kn_kernels *k) {
@@ -88,4 +159,7 @@ void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->transpose_bf16 = transpose_bf16;
     k->gather_bf16 = gather_bf16;
     k->product_bf16 = product_bf16;
+    k->softmax_bf16 = softmax_bf16;
+    k->tile_input_bf16[KN_TILING_PLAIN] = tile_input_plain;
+    k->tile_input_bf16[KN_TILING_DOUBLED] = tile_input_doubled;
 }

@@ -25,7 +25,7 @@
 enum {
     KN_BLOCK = 256,              /* summed elements per pass; a multiple of every storage format's block */
     KN_STRIDE = KN_BLOCK + 16,   /* floats from one left-hand row to the next */
-    KN_MAX_COLUMNS = 32,         /* of a panel */
+    KN_MAX_COLUMNS = 64,         /* of a panel */
     KN_TRANSPOSE_ROWS = 16,      /* `columns` is a multiple of it */
     KN_FEW_ROWS = 8,             /* below, rows go through `dots` */
     KN_DOT_PIECE = 4 * KN_BLOCK, /* elements decoded at a time for `dots` */
@@ -34,7 +34,7 @@ enum {
     KN_BF16_BLOCK = 2 * KN_BLOCK,
     KN_BF16_STRIDE = 2 * KN_STRIDE,
     KN_BF16_STEP = 32,
-    KN_BF16_COLUMNS = 32, /* of every panel, in every tier */
+    KN_BF16_COLUMNS = 64, /* of every panel, in every tier */
     KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
 
     /* convolution by tiles */
@@ -82,6 +82,11 @@ typedef struct kn_kernels {
      * their sum; what would be subnormal may be 0. n > 0 */
     float (*softmax)(float *s, size_t n, float scale, float *max);
 
+    /* The same with powers of two, for product_bf16: *max is raised, to the largest s[i], only if one exceeds it by
+     * more than 8. s becomes 2^(s[i] - *max), at least 2^-125 and within 2^-8 of that, as bfloat16 in the first half of
+     * its memory, with zeros from n to the next whole KN_BF16_STEP of n_all >= n. Returns the sum before rounding */
+    float (*softmax_bf16)(float *s, size_t n, size_t n_all, float *max);
+
     /* elementwise over n */
     void (*silu)(float *x, size_t n);
     void (*gelu)(float *x, size_t n);
@@ -105,14 +110,14 @@ typedef struct kn_kernels {
     void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
 
     /* Convolution by tiles: conv_tiles.c tells how. Planes are the parts of a tile that are multiplied one by one;
-     * `plane` is the distance from one to the next, in floats.
+     * `plane` is the distance from one to the next, in words of 32 bits.
      * stage: out[p][i] = x[p * stride + i], for `pixels` pixels of n <= KN_TILE_CHANNELS channels each, with
      * KN_TILE_CHANNELS floats from pixel to pixel and zeros behind the n; if scale is there, times by[p] if that is
-     * there, times scale[i], plus shift[i] if that is there, then silu if asked.
+     * there, times scale[i]; plus shift[i] if that is there; then silu if asked.
      * unit_factors: out[p] = sqrt(n) / max(|x[p * n … ]|_2, 1e-12).
      * tile_weight: planes from the taps w[tap * t + i], t = 3 * ky + kx, of n channels.
-     * tile_input: planes of `tiles` tiles beside each other, KN_STRIDE floats from tile to tile; x is the first one's
-     * first pixel as `stage` leaves it, `row` floats from row to row.
+     * tile_input: planes of `tiles` tiles beside each other, with KN_STRIDE words from tile to tile, as rows for
+     * `product` or `product_bf16`; x is the first one's first pixel as `stage` leaves it, `row` floats from row to row.
      * tile_output: y[r * row + c * pixel + i] for r < rows <= 2, c < columns, i < n <= KN_MAX_COLUMNS: what the planes
      * of (columns + 1) / 2 tiles come to, KN_MAX_COLUMNS floats from tile to tile, plus bias[i]; plus y itself if `add`
      */
@@ -120,7 +125,8 @@ typedef struct kn_kernels {
                   const float *shift, bool silu, float *out);
     void (*unit_factors)(const float *x, size_t pixels, size_t n, float *out);
     void (*tile_weight[KN_TILINGS])(const float *w, size_t tap, size_t n, float *u, size_t plane);
-    void (*tile_input[KN_TILINGS])(const float *x, size_t row, size_t tiles, float *v, size_t plane);
+    void (*tile_input[KN_TILINGS])(const float *x, size_t row, size_t tiles, void *v, size_t plane);
+    void (*tile_input_bf16[KN_TILINGS])(const float *x, size_t row, size_t tiles, void *v, size_t plane);
     void (*tile_output[KN_TILINGS])(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y,
                                     size_t row, size_t pixel, size_t rows, size_t columns);
 

@@ -127,6 +127,21 @@ static float softmax(float *s, size_t n, float scale, float *max) {
     return (float)sum;
 }
 
+static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+    float largest = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, s[i]);
+    if (largest > *max + 8)
+        *max = largest;
+    double sum = 0;
+    for (size_t i = 0; i < whole_steps(n_all); i++) {
+        float weight = i < n ? (float)exp2(fmax(s[i] - *max, -125)) : 0;
+        sum += weight;
+        to_bf16(&weight, 1, (uint8_t *)s + i * sizeof(uint16_t)); /* behind what is still to be read */
+    }
+    return (float)sum;
+}
+
 static float silu_of(float x) {
     return (float)(x / (1 + exp(-(double)x)));
 }
@@ -302,7 +317,12 @@ static void tile_weight_doubled(const float *w, size_t tap, size_t n, float *u, 
     tile_weight(&tilings[KN_TILING_DOUBLED], w, tap, n, u, plane);
 }
 
-static void tile_input(const struct tiling *g, const float *x, size_t row, size_t tiles, float *v, size_t plane) {
+static void put_f32(const float *x, size_t n, void *dst) {
+    memcpy(dst, x, n * sizeof *x);
+}
+
+static void tile_input(const struct tiling *g, const float *x, size_t row, size_t tiles, void *v, size_t plane,
+                       size_t bytes, void (*put)(const float *x, size_t n, void *dst)) {
     size_t pixels = g->size * g->size, step = (g->size - 2) * KN_TILE_CHANNELS;
     for (size_t t = 0; t < tiles; t++)
         for (size_t p = 0; p < pixels; p++)
@@ -313,16 +333,24 @@ static void tile_input(const struct tiling *g, const float *x, size_t row, size_
                     sum += g->input[p / g->size][dy] * g->input[p % g->size][dx] *
                            x[t * step + dy * row + dx * KN_TILE_CHANNELS + i];
                 }
-                v[p * plane + t * KN_STRIDE + i] = (float)sum;
+                put(&(float){ (float)sum }, 1, (uint8_t *)v + (p * plane + t * KN_STRIDE) * sizeof(float) + i * bytes);
             }
 }
 
-static void tile_input_plain(const float *x, size_t row, size_t tiles, float *v, size_t plane) {
-    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane);
+static void tile_input_plain(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane, sizeof(float), put_f32);
 }
 
-static void tile_input_doubled(const float *x, size_t row, size_t tiles, float *v, size_t plane) {
-    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane);
+static void tile_input_doubled(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane, sizeof(float), put_f32);
+}
+
+static void tile_input_plain_bf16(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane, sizeof(uint16_t), to_bf16);
+}
+
+static void tile_input_doubled_bf16(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane, sizeof(uint16_t), to_bf16);
 }
 
 static void tile_output(const struct tiling *g, const float *m, size_t plane, size_t n, const float *bias, bool add,
@@ -405,6 +433,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .product_bf16 = product_bf16,
         .dots = dots,
         .softmax = softmax,
+        .softmax_bf16 = softmax_bf16,
         .silu = silu,
         .gelu = gelu,
         .gelu_tanh = gelu_tanh,
@@ -425,6 +454,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .unit_factors = unit_factors,
         .tile_weight = { tile_weight_plain, tile_weight_doubled },
         .tile_input = { tile_input_plain, tile_input_doubled },
+        .tile_input_bf16 = { tile_input_plain_bf16, tile_input_doubled_bf16 },
         .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,

@@ -51,8 +51,8 @@ static void transpose(const void *src, size_t stride, size_t rows, size_t k, flo
 
 static void gather(const float *src, size_t stride, size_t n, size_t k, float *panel) {
     for (size_t i = 0; i < k; i++, src += stride, panel += COLUMNS) {
-        v_store(panel, v_take(src, n));
-        v_store(panel + LANES, n > LANES ? v_take(src + LANES, n - LANES) : v_zero());
+        for (size_t j = 0; j < COLUMNS; j += LANES)
+            v_store(panel + j, n > j ? v_take(src + j, n - j) : v_zero());
     }
 }
 

@@ -5,7 +5,7 @@
 #ifndef KN_COMPUTE_CPU_SIMD_PRODUCT_H
 #define KN_COMPUTE_CPU_SIMD_PRODUCT_H
 
-enum { COLUMNS = 2 * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD };
+enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD };
 
 typedef vec multiply_add_fn(vec a, vec b, vec sum);
 
@@ -13,22 +13,31 @@ typedef vec multiply_add_fn(vec a, vec b, vec sum);
 static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, const uint8_t *a,
                                   size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
                                   const float *bias, bool add) {
-    vec sum[TILE_ROWS][2];
+    vec sum[TILE_ROWS][TILE_VECTORS];
     KN_UNROLL
-    for (size_t i = 0; i < rows; i++)
-        sum[i][0] = sum[i][1] = v_zero();
+    for (size_t i = 0; i < rows; i++) {
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++) {
+            __builtin_prefetch(c + i * c_stride + v * LANES, 1); /* it is there when the sums are */
+            sum[i][v] = v_zero();
+        }
+    }
     for (size_t p = 0; p < k; p++, a += WORD, panel += COLUMNS * WORD) {
-        vec b0 = v_load(panel), b1 = vectors > 1 ? v_load(panel + LANES * WORD) : v_zero();
+        vec b[TILE_VECTORS];
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++)
+            b[v] = v_load(panel + v * LANES * WORD);
         KN_UNROLL
         for (size_t i = 0; i < rows; i++) {
             vec x = v_spread(a + i * ROW_BYTES);
-            sum[i][0] = multiply_add(x, b0, sum[i][0]);
-            if (vectors > 1)
-                sum[i][1] = multiply_add(x, b1, sum[i][1]);
+            KN_UNROLL
+            for (size_t v = 0; v < vectors; v++)
+                sum[i][v] = multiply_add(x, b[v], sum[i][v]);
         }
     }
     KN_UNROLL
-    for (size_t i = 0; i < rows; i++)
+    for (size_t i = 0; i < rows; i++) {
+        KN_UNROLL
         for (size_t v = 0; v < vectors; v++) {
             float *to = c + i * c_stride + v * LANES;
             size_t left = n - v * LANES;
@@ -38,15 +47,25 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
                 sum[i][v] = v_add(sum[i][v], v_take(bias + v * LANES, left));
             v_put(to, sum[i][v], left);
         }
+    }
 }
 
 static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add, const uint8_t *a, size_t k,
                                      const uint8_t *panel, float *c, size_t c_stride, size_t n, const float *bias,
                                      bool add) {
-    if (n > LANES)
-        tile(rows, 2, multiply_add, a, k, panel, c, c_stride, n, bias, add);
-    else
-        tile(rows, 1, multiply_add, a, k, panel, c, c_stride, n, bias, add);
+    switch ((n + LANES - 1) / LANES) {
+#define WIDTH(count)                                                                                                   \
+    case count:                                                                                                        \
+        if (count <= TILE_VECTORS)                                                                                     \
+            tile(rows, KN_MIN(count, TILE_VECTORS), multiply_add, a, k, panel, c, c_stride, n, bias, add);             \
+        break;
+        WIDTH(1)
+        WIDTH(2)
+        WIDTH(3)
+        WIDTH(4)
+#undef WIDTH
+    default: break;
+    }
 }
 
 static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, const void *left, size_t rows, size_t k,
@@ -69,12 +88,6 @@ static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, const 
         REST(3)
         REST(4)
         REST(5)
-        REST(6)
-        REST(7)
-        REST(8)
-        REST(9)
-        REST(10)
-        REST(11)
 #undef REST
     default: break;
     }

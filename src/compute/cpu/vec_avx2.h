@@ -7,7 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 8, TILE_ROWS = 6 }; /* 6 x 2 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
+enum {
+    LANES = 8,
+    TILE_ROWS = 6,
+    TILE_VECTORS = 2
+}; /* 12 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
 
 typedef __m256 vec;
 typedef __m256i ivec; /* as many whole numbers of 32 bits */

@@ -8,7 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 16, TILE_ROWS = 12 }; /* 12 x 2 sums, 2 panel vectors and 1 row element: 27 of 32 registers */
+enum {
+    LANES = 16,
+    TILE_ROWS = 6,
+    TILE_VECTORS = 4
+}; /* 24 sums, 4 panel vectors and 1 row element: 29 of 32 registers */
 
 typedef __m512 vec;
 typedef __m512i ivec; /* as many whole numbers of 32 bits */
