@@ -92,8 +92,8 @@ static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uin
     }
 }
 
-static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
-                         size_t n, const float *bias, bool add) {
+static void product_bf16(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
+                         const float *bias, bool add) {
     multiply_rows(v_dot_bf16, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
 }
 

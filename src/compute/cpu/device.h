@@ -7,21 +7,21 @@
 #include "compute/ops.h"
 
 enum {
-    KN_ROW_UNIT = 48,    /* whole tiles of every tier's product kernels */
-    KN_TILE_ROWS = 384,  /* rows that a thread keeps packed at most: with the panel they fit a second-level cache */
-    KN_QUERY_ROWS = 240, /* the same for attention, which keeps their scores there too */
+    KN_ROW_UNIT = 48,       /* whole tiles of every tier's product kernels */
+    KN_GROUP_COLUMNS = 128, /* whose panels a thread keeps packed: with the sums they fit a second-level cache */
+    KN_QUERY_ROWS = 240,    /* attention: rows that a thread keeps packed, with their scores */
 };
 
 /* Buffers of one thread, made once per device. */
 typedef struct kn_workspace {
     union { /* packed left-hand rows */
-        float rows[KN_TILE_ROWS * KN_STRIDE];
-        uint16_t rows_bf16[KN_TILE_ROWS * KN_BF16_STRIDE];
+        float rows[KN_QUERY_ROWS * KN_STRIDE];
+        uint16_t rows_bf16[KN_QUERY_ROWS * KN_BF16_STRIDE];
     };
     float scores[KN_QUERY_ROWS * KN_STRIDE]; /* attention: one block of keys for each query row */
     union {                                  /* packed right-hand columns */
-        float panel[KN_BLOCK * KN_MAX_COLUMNS];
-        uint16_t panel_bf16[KN_BF16_BLOCK * KN_BF16_COLUMNS];
+        float panel[KN_BLOCK * KN_GROUP_COLUMNS];
+        uint16_t panel_bf16[KN_BF16_BLOCK * KN_GROUP_COLUMNS];
     };
     float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE];              /* weights on their way into the panel */
     uint16_t decoded_bf16[KN_TRANSPOSE_ROWS * KN_BF16_STRIDE]; /* the same, rounded */

@@ -46,6 +46,9 @@ enum {
  * when the picture is one of half the size with every pixel twice in each direction. */
 typedef enum kn_tiling { KN_TILING_PLAIN, KN_TILING_DOUBLED, KN_TILINGS } kn_tiling;
 
+typedef void kn_product_fn(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
+                           const float *bias, bool add);
+
 typedef struct kn_kernels {
     const char *name;
     size_t columns;
@@ -60,8 +63,7 @@ typedef struct kn_kernels {
     /* c[i][j] = start + sum over p < k of a[i * KN_STRIDE + p] * panel[p][j], for j < n <= columns. start: c itself if
      * `add`, else bias[j], or 0 without bias. Of the panel, columns up to the next multiple of KN_TRANSPOSE_ROWS may
      * be read, and whatever the ones behind n hold has no effect */
-    void (*product)(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
-                    const float *bias, bool add);
+    kn_product_fn *product;
     /* sum[i] += x[i * stride][0 … n-1] . w for rows < KN_FEW_ROWS */
     void (*dots)(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum);
 
@@ -69,14 +71,15 @@ typedef struct kn_kernels {
     bool narrow;
     /* rounds to nearest, ties to even; what is subnormal may become 0 */
     void (*to_bf16)(const float *x, size_t n, void *dst);
+    /* as decode with scale 1, rounded like that; NULL: by way of the former */
+    void (*decode_bf16[KN_DTYPE_COUNT])(const void *src, size_t n, uint16_t *dst);
     /* as transpose, from bfloat16: panel[i / 2][j][i % 2] = row j, element i. Zeros fill up the rows to
      * KN_TRANSPOSE_ROWS and k to whole steps */
     void (*transpose_bf16)(const void *src, size_t stride, size_t rows, size_t k, uint16_t *panel);
     /* as gather, rounding as to_bf16: panel[i / 2][j][i % 2] = src[i * stride + j]. Zeros fill up the columns and k */
     void (*gather_bf16)(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel);
     /* as product, with rows KN_BF16_STRIDE apart and k whole steps. What is subnormal may count as 0 */
-    void (*product_bf16)(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
-                         size_t n, const float *bias, bool add);
+    kn_product_fn *product_bf16;
 
     /* One block of softmax: raises *max to the largest s[i] * scale, sets s[i] = exp(s[i] * scale - *max) and returns
      * their sum; what would be subnormal may be 0. n > 0 */

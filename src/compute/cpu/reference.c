@@ -49,8 +49,9 @@ static void gather(const float *src, size_t stride, size_t n, size_t k, float *p
             panel[i * COLUMNS + j] = j < n ? src[i * stride + j] : 0;
 }
 
-static void product(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+static void product(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride, size_t n,
                     const float *bias, bool add) {
+    const float *a = left, *panel = right;
     for (size_t i = 0; i < rows; i++, a += KN_STRIDE, c += c_stride) {
         double sum[COLUMNS] = { 0 };
         for (size_t p = 0; p < k; p++)
@@ -92,8 +93,9 @@ static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uin
             *pair_at(panel, i, j) = i < k && j < n ? kn_bf16_from_float(src[i * stride + j]) : 0;
 }
 
-static void product_bf16(const uint16_t *a, size_t rows, size_t k, const uint16_t *panel, float *c, size_t c_stride,
+static void product_bf16(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride,
                          size_t n, const float *bias, bool add) {
+    const uint16_t *a = left, *panel = right;
     for (size_t i = 0; i < rows; i++, a += KN_BF16_STRIDE, c += c_stride) {
         double sum[KN_BF16_COLUMNS] = { 0 };
         for (size_t p = 0; p < k; p++)

@@ -5,7 +5,7 @@
 #ifndef KN_COMPUTE_CPU_SIMD_PRODUCT_H
 #define KN_COMPUTE_CPU_SIMD_PRODUCT_H
 
-enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD };
+enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD, LINE = 16 /* words */ };
 
 typedef vec multiply_add_fn(vec a, vec b, vec sum);
 
@@ -23,6 +23,11 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
         }
     }
     for (size_t p = 0; p < k; p++, a += WORD, panel += COLUMNS * WORD) {
+        if (p % LINE == 0) {
+            KN_UNROLL
+            for (size_t i = 0; i < rows; i++)
+                __builtin_prefetch(a + (TILE_ROWS + i) * ROW_BYTES); /* the next rows, which may be far away */
+        }
         vec b[TILE_VECTORS];
         KN_UNROLL
         for (size_t v = 0; v < vectors; v++)
