@@ -60,7 +60,7 @@ typedef struct kuno_model_options {
     const char *diffusion_model; /* files or folders in place of the profile's; NULL: the profile's */
     const char *text_encoder;
     const char *vae;
-    const char *tokenizer; /* a folder or a tokenizer.json */
+    const char *tokenizer; /* a folder or a tokenizer.json; NULL and none in the profile: Qwen's, which is built in */
     unsigned threads;      /* 0: one per processor that this process may use */
     kuno_precision precision;
     int keep_loaded; /* 0: free each stage when it is done, as one picture needs; 1: keep all for the next picture */

@@ -53,7 +53,8 @@ static const kn_option options[] = {
     KN_OPT(PATH, 0, "vision", "FILE", AT(vision),
            "use this in place of the profile's vision encoder, or of the one in the text encoder's file"),
     KN_OPT(PATH, 0, "vae", "FILE", AT(vae), "use this in place of the profile's VAE"),
-    KN_OPT(PATH, 0, "tokenizer-path", "DIR", AT(tokenizer_path), "use this in place of the profile's tokenizer"),
+    KN_OPT(PATH, 0, "tokenizer-path", "DIR", AT(tokenizer_path),
+           "use this tokenizer in place of the profile's or of Qwen's, which is built in"),
 
     KN_OPT_GROUP("Sampling (defaults are the model's)"),
     KN_OPT_RANGE(INTEGER, 0, "steps", "N", AT(steps), 1, KN_MAX_STEPS, "sampling steps"),

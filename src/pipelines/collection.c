@@ -254,16 +254,17 @@ static bool opens(const kn_collected_model *m, kn_device *device, kn_error *err)
     return true;
 }
 
-/* Until a text encoder and a tokenizer are found with which the model opens; they decide. If none does, what is told is
- * why the nearest text encoder cannot be used, with the tokenizer that is least likely to be the reason. */
+/* Until a text encoder and a tokenizer are found with which the model opens; they decide. The built-in tokenizer is
+ * tried first. If none does, what is told is why the nearest text encoder cannot be used, with the tokenizer that is
+ * least likely to be the reason. */
 static void choose_text(const kn_collection *c, kn_collected_model *m, const struct choice *texts, kn_device *device) {
     kn_error why = { 0 };
     for (size_t i = 0; i < texts->count; i++) {
         struct choice tokenizers = tokenizers_near(c, texts->path[i]);
         m->part[KN_PLACE_TEXT] = texts->path[i];
-        for (size_t k = 0; k < tokenizers.count; k++) {
+        for (size_t k = 0; k <= tokenizers.count; k++) {
             kn_error err = { 0 };
-            m->tokenizer = tokenizers.path[k];
+            m->tokenizer = k > 0 ? tokenizers.path[k - 1] : NULL;
             if (opens(m, device, &err))
                 return;
             if (i == 0)
@@ -295,8 +296,6 @@ static void complete(const kn_collection *c, kn_collected_model *m, size_t archi
         m->missing[n++] = a->text_encoder->wants;
     if (vaes.count == 0)
         m->missing[n++] = a->vae->wants;
-    if (tokenizers_near(c, own).count == 0)
-        m->missing[n++] = "a tokenizer (a folder with tokenizer.json, or with vocab.json and merges.txt)";
     if (n > 0)
         return;
     m->part[KN_PLACE_VAE] = vaes.path[0];
@@ -393,5 +392,5 @@ bool kn_collected_profile(const kn_collected_model *m, kn_buf *into) {
             ok = ok &&
                  kn_buf_printf(into, "  # make sure that it is %s: its header does not tell", a->text_encoder->wants);
     }
-    return ok && add_path(into, "tokenizer", m->tokenizer) && kn_buf_add_text(into, "\n");
+    return ok && (!m->tokenizer || add_path(into, "tokenizer", m->tokenizer)) && kn_buf_add_text(into, "\n");
 }

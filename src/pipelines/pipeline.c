@@ -346,7 +346,7 @@ static bool parts_fit(const kn_pipeline *p, kn_error *err) {
     const kn_stages *s = p->stages;
     const kn_widths w = s->widths(p);
     const int64_t patch = (int64_t)s->vae->latent_channels * s->patch * s->patch;
-    if (!kn_qwen_tokenizer_fits(p->tokenizer, w.vocabulary, err))
+    if (!kn_qwen_tokenizer_fits(p->tokenizer, &p->text, w.vocabulary, err))
         return false;
     if (w.text != w.wanted_text)
         return kn_fail(err, KN_E_FORMAT,

@@ -37,7 +37,7 @@ typedef struct kn_slot {
 typedef struct kn_model_files {
     kn_source diffusion_model, text_encoder, vae;
     kn_source vision;    /* nothing: in the text encoder's file, or nowhere */
-    kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one */
+    kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one; nothing: the built-in one */
 } kn_model_files;
 
 typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;

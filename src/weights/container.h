@@ -10,6 +10,7 @@
 
 typedef struct kn_pair {
     const char *key, *value;
+    kn_texts texts;
 } kn_pair;
 
 struct kn_weights {

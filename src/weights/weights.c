@@ -162,11 +162,33 @@ void kn_weights_range(const kn_weights *w, const char *prefix, size_t *ret_first
     *ret_end = bound[1];
 }
 
-const char *kn_weights_metadata(const kn_weights *w, const char *key) {
+static const kn_pair *find_pair(const kn_weights *w, const char *key) {
     kn_pair wanted = { .key = key };
-    const kn_pair *p =
-        w->metadata_count ? bsearch(&wanted, w->metadata, w->metadata_count, sizeof wanted, by_key) : NULL;
+    return w->metadata_count ? bsearch(&wanted, w->metadata, w->metadata_count, sizeof wanted, by_key) : NULL;
+}
+
+const char *kn_weights_metadata(const kn_weights *w, const char *key) {
+    const kn_pair *p = find_pair(w, key);
     return p ? p->value : NULL;
+}
+
+kn_texts kn_weights_texts(const kn_weights *w, const char *key) {
+    const kn_pair *p = find_pair(w, key);
+    return p ? p->texts : (kn_texts){ 0 };
+}
+
+/* The reader has made sure that all of it is there. */
+bool kn_texts_next(kn_texts *t, const char **ret, size_t *ret_len) {
+    if (t->count == 0)
+        return false;
+    uint64_t len = 0;
+    for (int i = 7; i >= 0; i--)
+        len = len << 8 | t->at[i];
+    *ret = (const char *)t->at + 8;
+    *ret_len = (size_t)len;
+    t->at += 8 + len;
+    t->count--;
+    return true;
 }
 
 uint64_t kn_weights_bytes(const kn_weights *w) {

@@ -7,7 +7,7 @@
  *
  * A GGUF file looks like any other: dimensions are turned to our order, text encoders and vision towers as llama.cpp
  * names them get the names of their networks, below "model." and "visual.". Numbers of its metadata are text, short
- * arrays of whole numbers "1,2,3"; other arrays are "".
+ * arrays of whole numbers "1,2,3"; other arrays are "", but lists of texts can be had by kn_weights_texts.
  *
  * Scaled FP8 and INT8 weights arrive with their scales whichever way the file marks them. FP8 codes in a file (or
  * prefix) without any mark and without any scale are plain casts: their scale is 1. Other quantised formats are refused
@@ -55,6 +55,16 @@ const kn_entry *kn_weights_find(const kn_weights *w, const char *name);         
 const kn_entry *kn_weights_find_below(const kn_weights *w, const char *prefix, const char *leaf); /* prefix + leaf */
 const char *kn_weights_metadata(const kn_weights *w, const char *key);                            /* NULL: not there */
 uint64_t kn_weights_bytes(const kn_weights *w); /* of all tensor data */
+
+/* A list of texts in the metadata of a GGUF file, such as its vocabulary: any bytes, one behind the other in the
+ * mapping. count 0: there is no such list. */
+typedef struct kn_texts {
+    const uint8_t *at;
+    uint64_t count;
+} kn_texts;
+
+kn_texts kn_weights_texts(const kn_weights *w, const char *key);
+bool kn_texts_next(kn_texts *t, const char **ret, size_t *ret_len); /* false behind the last one */
 
 /* What stands in front of a leaf name in this file: "model.diffusion_model." for "txt_in.text_norm.weight", or "".
  * False if no name, or more than one, is that leaf or ends in "." and the leaf, or if ret is too small. */

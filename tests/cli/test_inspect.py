@@ -189,11 +189,13 @@ class Folder(Looking):
         self.assertEqual(tomllib.loads(text), {})
 
     def test_tokenizer(self):
-        """says_that_a_tokenizer_is_missing"""
+        """says_that_the_built_in_tokenizer_is_not_that_of_a_text_encoder"""
         root = self.tree("tokenizers/krea2", "tokenizers/z-image", "tokenizers/qwen/tokenizer.json")
         groups = self.looks(root, code=2)["architectures"]
         for one in (one for group in groups for one in group["incomplete"]):
-            self.assertRegex(one["missing"][0], "^a tokenizer .*tokenizer.json")
+            self.assertEqual(one["missing"], [])
+            self.assertRegex(one["error"], "^tokenizer: the built-in one has 151669 tokens, the text encoder's table "
+                                           "only [0-9]+; name the tokenizer that comes with it")
 
     def test_doubt(self):
         """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""

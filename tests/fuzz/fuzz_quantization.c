@@ -66,7 +66,7 @@ static void make(kn_weights *w, const piece p[PIECES], const char *list) {
         add(w, "fp8.scaled_fp8", *p[MARKER].data == '5' ? KN_F8_E5M2 : KN_F8_E4M3, 1, p[MARKER].size, 0,
             p[MARKER].data);
     if (list) {
-        w->metadata[0] = (kn_pair){ kn_quant_list_key, list };
+        w->metadata[0] = (kn_pair){ .key = kn_quant_list_key, .value = list };
         w->metadata_count = 1;
     }
     must(kn_weights_sort(w, NULL));

@@ -59,6 +59,15 @@ static inline void gguf_pair_array(gguf_maker *m, const char *key, const int32_t
         gguf_int(&m->file, (uint32_t)items[i], 4);
 }
 
+static inline void gguf_pair_texts(gguf_maker *m, const char *key, const char *const *items, size_t count) {
+    gguf_text(&m->file, key);
+    gguf_int(&m->file, GGUF_ARRAY, 4);
+    gguf_int(&m->file, GGUF_STRING, 4);
+    gguf_int(&m->file, count, 8);
+    for (size_t i = 0; i < count; i++)
+        gguf_text(&m->file, items[i]);
+}
+
 /* dims are fastest first, 0 ends them. The data is zeros but for its first byte, the number of bytes before it / 32. */
 static inline void gguf_tensor(gguf_maker *m, const char *name, int type, uint64_t dim0, uint64_t dim1, size_t bytes) {
     gguf_text(&m->file, name);

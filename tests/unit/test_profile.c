@@ -329,7 +329,7 @@ static void every_mistake_is_named_with_its_line(void **state) {
         { "[model_profiles.x]\narchitecture = \"qwen-image\"\nvae = \"v\"\nvariant = \"raw\"\n",
           "line 4: unsupported qwen-image variant: raw; qwen-image has no variants" },
         { "[model_profiles.x]\narchitecture = \"krea2\"\nvariant = \"raw\"\ncheckpoint = \"c\"\n",
-          "line 4: krea2 needs separate files (diffusion_model, text_encoder, vae, tokenizer); a checkpoint that holds "
+          "line 4: krea2 needs separate files (diffusion_model, text_encoder, vae); a checkpoint that holds "
           "them all is not supported" },
         { "\n[model_profiles.x]\narchitecture = \"z-image\"\ntokenizer = \"t\"\n",
           "line 2: profile 'x' names no files; give diffusion_model, text_encoder and vae, or a checkpoint" },
