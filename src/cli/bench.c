@@ -1,5 +1,6 @@
 #include "cli/bench.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,7 @@ static const kn_option options[] = {
     KN_OPT(PATH, 0, "config", "FILE", AT(config), "read profiles from this models.toml"),
     KN_OPT_RANGE(SIZE, 0, "size", "WxH", AT(size), 16, 16384, "width and height in pixels, multiples of 16"),
     KN_OPT_RANGE(INTEGER, 0, "tokens", "N", AT(tokens), 1, MAX_TOKENS,
-                 "length of the prompt with the model's template around it, or the nearest below that the template "
-                 "allows (default: 128)"),
+                 "length of the prompt, without the model's template around it (default: 100)"),
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
@@ -54,6 +54,10 @@ static const kn_option options[] = {
 
     KN_OPT_GROUP("Output"),
     KN_OPT(FLAG, 0, "json", NULL, AT(json), "tell each result as one JSON object on a line of its own"),
+    KN_OPT(
+        FLAG, 0, "paced", NULL, AT(paced),
+        "measure when a line comes on standard input and tell each time at once, for programs that take turns; needs "
+        "--json"),
 
     KN_OPT_GROUP("Other"),
     KN_OPT_HELP,
@@ -80,7 +84,30 @@ static bool check(const void *given, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "%s is for the stages of a picture; %s needs no model", of_model, o->what);
     if (o->filter && strcmp(o->what, "ops") != 0)
         return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops");
+    if (o->paced && (!o->json || strcmp(o->what, "peak") == 0))
+        return kn_fail(err, KN_E_USAGE, "--paced is for programs: it needs --json, and something that is repeated");
     return true;
+}
+
+bool kn_bench_wait(const kn_bench *b) {
+    if (!b->o->paced)
+        return true;
+    puts("{\"bench\":\"ready\"}");
+    fflush(stdout);
+    int c = getchar();
+    while (c != '\n' && c != EOF)
+        c = getchar();
+    return c == '\n';
+}
+
+void kn_bench_count(const kn_bench *b, kn_bench_times *t, double seconds, double cpu_seconds) {
+    t->seconds[t->count] = seconds;
+    t->cpu_seconds[t->count] = cpu_seconds;
+    t->count++;
+    if (!b->o->paced)
+        return;
+    printf("{\"bench\":\"run\",\"seconds\":%.9g,\"cpu_seconds\":%.9g}\n", seconds, cpu_seconds);
+    fflush(stdout);
 }
 
 static int compare(const void *a, const void *b) {

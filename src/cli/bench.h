@@ -17,7 +17,7 @@ typedef struct kn_bench_options {
     kn_given_size size;
     kn_given_integer tokens, repeat, threads;
     const char *precision;
-    bool json;
+    bool json, paced;
 } kn_bench_options;
 
 /* One run of the command. */
@@ -33,6 +33,11 @@ typedef struct kn_bench_times {
     size_t count;
     double seconds[KN_BENCH_REPEAT_MAX], cpu_seconds[KN_BENCH_REPEAT_MAX]; /* by the clock; of processor time */
 } kn_bench_times;
+
+/* Before a measurement and after it, for a program that takes turns with others: says that it would go on and waits for
+ * a line, false when none will come; tells that measurement. Nothing without --paced. */
+bool kn_bench_wait(const kn_bench *b);
+void kn_bench_count(const kn_bench *b, kn_bench_times *t, double seconds, double cpu_seconds);
 
 double kn_bench_median(const double *values, size_t count); /* 0 without any */
 

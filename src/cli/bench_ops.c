@@ -157,24 +157,45 @@ static void upsample2x(struct ops *o, const struct row *r) {
 
 /* ---- which there are ---- */
 
-/* Matrices of the models, from which every token goes through: [tokens, in] x [in, out]. */
+/* Matrices that every token goes through: [tokens, in] x [in, out]. */
 static const struct matrix {
     int64_t n, in, out;
 } matrices[] = {
-    { 1024, 3840, 11520 }, /* Z-Image: queries, keys and values; output; gate and up; down */
-    { 1024, 3840, 3840 },  { 1024, 3840, 20480 },
-    { 1024, 10240, 3840 }, { 1024, 6144, 6144 }, /* Krea 2: queries, gate and output; keys, values; gate and up; down */
-    { 1024, 6144, 1536 },  { 1024, 6144, 32768 },
-    { 1024, 16384, 6144 }, { 1536, 2560, 2560 },  /* and the twelve states of each of its tokens of text */
-    { 1536, 2560, 6912 },  { 1024, 4096, 12288 }, /* Qwen-Image 2.1: as Z-Image */
-    { 1024, 4096, 4096 },  { 1024, 4096, 24576 },
-    { 1024, 12288, 4096 }, { 1024, 3072, 9216 }, /* Qwen-Image: queries, keys and values; output; up; down */
-    { 1024, 3072, 3072 },  { 1024, 3072, 12288 },
-    { 1024, 12288, 3072 }, { 128, 2560, 6144 }, /* Qwen3-4B: queries, keys and values; output; gate and up; down */
-    { 128, 4096, 2560 },   { 128, 2560, 19456 },
-    { 128, 9728, 2560 },   { 64, 3840, 4096 }, /* one that all formats are compared at, by tokens */
-    { 256, 3840, 4096 },   { 1024, 3840, 4096 },
-    { 4096, 3840, 4096 },  { 1, 4096, 4096 }, /* a vector of modulation */
+    /* Z-Image: queries, keys and values; output; gate and up; down */
+    { 1024, 3840, 11520 },
+    { 1024, 3840, 3840 },
+    { 1024, 3840, 20480 },
+    { 1024, 10240, 3840 },
+    /* Krea 2: queries, gate and output; keys, values; gate and up; down; then the twelve states of each token of text
+     */
+    { 1024, 6144, 6144 },
+    { 1024, 6144, 1536 },
+    { 1024, 6144, 32768 },
+    { 1024, 16384, 6144 },
+    { 1536, 2560, 2560 },
+    { 1536, 2560, 6912 },
+    /* Qwen-Image 2.1: as Z-Image */
+    { 1024, 4096, 12288 },
+    { 1024, 4096, 4096 },
+    { 1024, 4096, 24576 },
+    { 1024, 12288, 4096 },
+    /* Qwen-Image: queries, keys and values; output; up; down */
+    { 1024, 3072, 9216 },
+    { 1024, 3072, 3072 },
+    { 1024, 3072, 12288 },
+    { 1024, 12288, 3072 },
+    /* Qwen3-4B: as Z-Image */
+    { 128, 2560, 6144 },
+    { 128, 4096, 2560 },
+    { 128, 2560, 19456 },
+    { 128, 9728, 2560 },
+    /* by tokens, and in all formats */
+    { 64, 3840, 4096 },
+    { 256, 3840, 4096 },
+    { 1024, 3840, 4096 },
+    { 4096, 3840, 4096 },
+    /* a vector of modulation, in all formats */
+    { 1, 4096, 4096 },
 };
 
 static const struct format {
@@ -188,41 +209,41 @@ static const struct format {
 };
 
 static const struct row others[] = {
-    { "attention", attention, 128, 4096, 0, 32, 8, KN_F32, 0, 0 }, /* Qwen3-4B; the others as above */
-    { "attention", attention, 1024, 3072, 0, 24, 24, KN_F32, 0, 0 },
-    { "attention", attention, 1024, 3840, 0, 30, 30, KN_F32, 0, 0 },
-    { "attention", attention, 1024, 4096, 0, 32, 32, KN_F32, 0, 0 },
-    { "attention", attention, 1152, 6144, 0, 48, 12, KN_F32, 0, 0 },
-    { "attention", attention, 4096, 3072, 0, 24, 24, KN_F32, 0, 0 },
-    { "attention", attention, 4608, 3840, 0, 30, 30, KN_F32, 0, 0 },
-    { "attention", attention, 4608, 4096, 0, 32, 32, KN_F32, 0, 0 },
-    { "attention", attention, 4096, 512, 0, 1, 1, KN_F32, 0, 0 }, /* the FLUX autoencoder at 512 pixels */
-    { "conv3x3", conv, 64, 512, 512, 0, 0, KN_BF16, 0, 0 },       /* the FLUX autoencoder at 512 pixels */
-    { "conv3x3", conv, 128, 512, 512, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 256, 512, 256, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 256, 256, 256, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 512, 256, 128, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 512, 128, 128, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 64, 384, 384, 0, 0, KN_BF16, 0, 0 }, /* that of Qwen-Image */
-    { "conv3x3", conv, 256, 192, 192, 0, 0, KN_BF16, 0, 0 },
-    { "conv3x3", conv, 512, 96, 96, 0, 0, KN_BF16, 0, 0 },
-    { "rms_norm", rms_norm, 4096, 3840, 0, 0, 0, KN_F32, 0, 2 },
-    { "rms_norm_modulate", rms_norm_modulate, 4096, 3840, 0, 0, 0, KN_F32, 0, 2 },
-    { "norm_modulate", norm_modulate, 4096, 4096, 0, 0, 0, KN_F32, 0, 2 },
-    { "layer_norm", layer_norm, 4096, 3072, 0, 0, 0, KN_F32, 0, 2 },
-    { "modulate", modulate, 4096, 3072, 0, 0, 0, KN_F32, 0, 2 },
-    { "qk_norm_rope", qk_norm_rope, 4096, 4096, 0, 0, 0, KN_F32, 0, 2 },
-    { "silu", silu, 4096, 3840, 0, 0, 0, KN_F32, 0, 2 },
-    { "gelu", gelu, 4096, 4096, 0, 0, 0, KN_F32, 0, 2 },
-    { "gelu_tanh", gelu_tanh, 4096, 12288, 0, 0, 0, KN_F32, 0, 2 },
-    { "add", add, 4096, 3840, 0, 0, 0, KN_F32, 0, 3 },
-    { "add_gated", add_gated, 4096, 3840, 0, 0, 0, KN_F32, 0, 3 },
-    { "sigmoid_gate", sigmoid_gate, 4096, 6144, 0, 0, 0, KN_F32, 0, 3 },
-    { "swiglu", swiglu, 4096, 10240, 0, 0, 0, KN_F32, 0, 3 },
-    { "check_finite", check_finite, 4096, 4096, 0, 0, 0, KN_F32, 0, 1 },
-    { "group_norm", group_norm, 512, 128, 0, 0, 0, KN_F32, 0, 3 }, /* its input is read twice */
-    { "unit_norm", unit_norm, 512, 96, 0, 0, 0, KN_F32, 0, 2 },
-    { "upsample2x", upsample2x, 256, 256, 0, 0, 0, KN_F32, 0, 5 },
+    { "attention", attention, 128, 4096, .heads = 32, .kv_heads = 8 }, /* Qwen3-4B; the others as above */
+    { "attention", attention, 1024, 3072, .heads = 24, .kv_heads = 24 },
+    { "attention", attention, 1024, 3840, .heads = 30, .kv_heads = 30 },
+    { "attention", attention, 1024, 4096, .heads = 32, .kv_heads = 32 },
+    { "attention", attention, 1152, 6144, .heads = 48, .kv_heads = 12 },
+    { "attention", attention, 4096, 3072, .heads = 24, .kv_heads = 24 },
+    { "attention", attention, 4608, 3840, .heads = 30, .kv_heads = 30 },
+    { "attention", attention, 4608, 4096, .heads = 32, .kv_heads = 32 },
+    { "attention", attention, 4096, 512, .heads = 1, .kv_heads = 1 }, /* the FLUX autoencoder at 512 pixels */
+    { "conv3x3", conv, 64, 512, .out = 512, .type = KN_BF16 },        /* the FLUX autoencoder at 512 pixels */
+    { "conv3x3", conv, 128, 512, .out = 512, .type = KN_BF16 },
+    { "conv3x3", conv, 256, 512, .out = 256, .type = KN_BF16 },
+    { "conv3x3", conv, 256, 256, .out = 256, .type = KN_BF16 },
+    { "conv3x3", conv, 512, 256, .out = 128, .type = KN_BF16 },
+    { "conv3x3", conv, 512, 128, .out = 128, .type = KN_BF16 },
+    { "conv3x3", conv, 64, 384, .out = 384, .type = KN_BF16 }, /* that of Qwen-Image */
+    { "conv3x3", conv, 256, 192, .out = 192, .type = KN_BF16 },
+    { "conv3x3", conv, 512, 96, .out = 96, .type = KN_BF16 },
+    { "rms_norm", rms_norm, 4096, 3840, .operands = 2 },
+    { "rms_norm_modulate", rms_norm_modulate, 4096, 3840, .operands = 2 },
+    { "norm_modulate", norm_modulate, 4096, 4096, .operands = 2 },
+    { "layer_norm", layer_norm, 4096, 3072, .operands = 2 },
+    { "modulate", modulate, 4096, 3072, .operands = 2 },
+    { "qk_norm_rope", qk_norm_rope, 4096, 4096, .operands = 2 },
+    { "silu", silu, 4096, 3840, .operands = 2 },
+    { "gelu", gelu, 4096, 4096, .operands = 2 },
+    { "gelu_tanh", gelu_tanh, 4096, 12288, .operands = 2 },
+    { "add", add, 4096, 3840, .operands = 3 },
+    { "add_gated", add_gated, 4096, 3840, .operands = 3 },
+    { "sigmoid_gate", sigmoid_gate, 4096, 6144, .operands = 3 },
+    { "swiglu", swiglu, 4096, 10240, .operands = 3 },
+    { "check_finite", check_finite, 4096, 4096, .operands = 1 },
+    { "group_norm", group_norm, 512, 128, .operands = 3 }, /* its input is read twice */
+    { "unit_norm", unit_norm, 512, 96, .operands = 2 },
+    { "upsample2x", upsample2x, 256, 256, .operands = 5 },
 };
 
 /* ---- measuring ---- */
@@ -279,8 +300,8 @@ static label label_of(const struct row *r) {
     label l;
     long long n = r->n, in = r->in, out = r->out;
     if (r->op == linear)
-        snprintf(l.text, sizeof l.text, "%s %lldx%lldx%lld %s%s", r->name, n, in, out, kn_dtype_of(r->type)->name,
-                 r->turned ? " ConvRot" : "");
+        snprintf(l.text, sizeof l.text, "%s %lldx%lldx%lld %s", r->name, n, in, out,
+                 r->turned ? "ConvRot" : kn_dtype_of(r->type)->name);
     else if (r->op == conv)
         snprintf(l.text, sizeof l.text, "%s %lldx%lld %lld to %lld", r->name, n, n, in, out);
     else if (r->op == attention)
@@ -362,8 +383,10 @@ static bool measure(struct ops *o, const struct row *r, kn_error *err) {
     double cpu = 0, once = measure_once(o, r, source, 1, &cpu);
     int times = once > 0 && once < LEAST_SECONDS ? KN_MIN(1 + (int)(LEAST_SECONDS / once), MOST_TIMES) : 1;
     kn_roofline_measure(o->on.roofline, o->on.peak);
-    for (t.count = 0; t.count < o->bench->repeat && o->run.err.code == KN_OK; t.count++)
-        t.seconds[t.count] = measure_once(o, r, source, times, &t.cpu_seconds[t.count]);
+    for (t.count = 0; t.count < o->bench->repeat && o->run.err.code == KN_OK && kn_bench_wait(o->bench);) {
+        once = measure_once(o, r, source, times, &cpu);
+        kn_bench_count(o->bench, &t, once, cpu);
+    }
     kn_scope_close(&o->run, all, KN_NONE);
     if (err->code == KN_OK)
         *err = o->run.err;

@@ -12,7 +12,7 @@
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
-enum { TEXT_LIMIT = 64 << 10, TOKENS = 128, MAX_WORDS = 512, PROMPT_LIMIT = 8192, TRIES = 12 };
+enum { TEXT_LIMIT = 64 << 10, TOKENS = 100, PROMPT_LIMIT = 8192 };
 
 struct stage_bench {
     kn_bench *bench;
@@ -29,76 +29,44 @@ struct stage_bench {
     bool is_warm, has_enough; /* one was measured; all that are wanted were */
 };
 
-/* ---- the prompt ---- */
-
-/* So many words, beginning with the first-th: the same tokens in another order, so that no prompt comes twice. */
-static bool write_prompt(struct stage_bench *s, size_t words, size_t first, kn_error *err) {
-    static const char *const list[] = { "red", "boat", "lake", "tree", "house", "cloud", "stone", "light" };
-    kn_buf_clear(&s->prompt);
-    for (size_t i = 0; i < words; i++)
-        if (!kn_buf_printf(&s->prompt, "%s%s", i ? " " : "", list[(first + i) % KN_COUNT(list)]))
-            return kn_fail_nomem(err, PROMPT_LIMIT);
-    return true;
-}
-
-/* The model's tokens of a prompt of so many words. */
-static bool count_tokens(struct stage_bench *s, size_t words, int *ret, kn_error *err) {
-    kn_draw_report plan;
-    if (!write_prompt(s, words, 0, err))
-        return false;
-    s->settings.recipe.prompt = s->prompt.data;
-    if (!kn_plan_make(s->model, &s->settings.recipe, &s->bench->stop, &plan, err))
-        return false;
-    *ret = plan.prompt_tokens;
-    return true;
-}
-
-/* The most words that make no more tokens than were asked for; at least one. */
-static bool choose_words(struct stage_bench *s, int tokens, size_t *ret, kn_error *err) {
-    size_t fits = 1, beyond = MAX_WORDS + 1;
-    while (beyond - fits > 1) {
-        size_t words = (fits + beyond) / 2;
-        int now = 0;
-        if (!count_tokens(s, words, &now, err))
-            return false;
-        if (now <= tokens)
-            fits = words;
-        else
-            beyond = words;
-    }
-    *ret = fits;
-    return true;
-}
-
 /* ---- measuring ---- */
+
+/* So many digits, each of which is a token of its own; from the first-th on, so that no prompt comes twice. */
+static bool write_prompt(struct stage_bench *s, size_t digits, size_t first, kn_error *err) {
+    kn_buf_clear(&s->prompt);
+    for (size_t i = first; i < first + digits; i++)
+        if (!kn_buf_printf(&s->prompt, "%zu", (i * 7 + i / 10) % 10))
+            return kn_fail_nomem(err, PROMPT_LIMIT);
+    s->settings.recipe.prompt = s->prompt.data;
+    return true;
+}
 
 static bool watch(void *ctx, const char *phase, int step, int steps) {
     struct stage_bench *s = ctx;
     kn_bench_times *t = &s->times;
     double seconds = kn_now() - s->since, cpu_seconds = kn_now_process() - s->cpu_since;
-    bool is_it = strcmp(phase, s->phase) == 0;
+    bool is_it = strcmp(phase, s->phase) == 0, is_last = step == steps;
     if (is_it && !s->is_warm) {
         s->first_seconds = seconds;
         s->is_warm = true;
     } else if (is_it && (step != 1 || steps == 1)) { /* a picture's first step has other work with it */
-        t->seconds[t->count] = seconds;
-        t->cpu_seconds[t->count] = cpu_seconds;
-        t->count++;
+        kn_bench_count(s->bench, t, seconds, cpu_seconds);
     }
-    s->has_enough = t->count == s->bench->repeat;
+    s->has_enough = t->count == s->bench->repeat || (is_it && !is_last && !kn_bench_wait(s->bench));
     s->since = kn_now();
     s->cpu_since = kn_now_process();
-    return !s->has_enough && !(is_it && step == steps); /* after that nothing of this picture is wanted */
+    return !s->has_enough && !(is_it && is_last); /* after that nothing of this picture is wanted */
 }
 
-static bool measure(struct stage_bench *s, size_t words, kn_error *err) {
+static bool measure(struct stage_bench *s, kn_error *err) {
+    const kn_given_integer *tokens = &s->bench->o->tokens;
     const kn_hooks hooks = { .progress = watch, .progress_ctx = s, .stop = &s->bench->stop };
-    for (size_t i = 0; !s->has_enough; i++) {
+    bool is_whole = s->stage != KN_STAGE_DIFFUSE; /* a picture has this once: its turn comes before the picture */
+    for (size_t i = 0; !s->has_enough && (i == 0 || !is_whole || kn_bench_wait(s->bench)); i++) {
         kn_image picture = { 0 };
         kn_error why = { 0 };
-        if (!write_prompt(s, words, i, err))
+        if (!write_prompt(s, tokens->set ? (size_t)tokens->value : TOKENS, i, err))
             return false;
-        s->settings.recipe.prompt = s->prompt.data;
         bool done = kn_model_draw(s->model, &s->settings.recipe, &hooks, &picture, &s->report, &why);
         kn_image_free(&picture);
         if (i == 0)
@@ -129,7 +97,7 @@ static bool make_settings(struct stage_bench *s, kn_error *err) {
     const kn_model_choice *c = &s->model->choice;
     bool free = !c->variant->why_fixed;
     const kn_wish wish = {
-        .prompt = "boat",
+        .prompt = "0",
         .width = { .given = o->size.set, .value = o->size.width },
         .height = { .given = o->size.set, .value = o->size.height },
         .steps = { .given = free, .value = KN_MIN((double)s->bench->repeat + 1, KN_MAX_STEPS) },
@@ -186,12 +154,9 @@ static bool tell(struct stage_bench *s, kn_error *err) {
 
 static bool run(kn_bench *b, const char *phase, kn_stage stage, kn_error *err) {
     static struct stage_bench s;
-    int tokens = b->o->tokens.set ? (int)b->o->tokens.value : TOKENS;
-    size_t words = 1;
     s = (struct stage_bench){ .bench = b, .phase = phase, .stage = stage };
     kn_buf_init(&s.prompt, PROMPT_LIMIT);
-    bool ok = open_model(&s, err) && make_settings(&s, err) && choose_words(&s, tokens, &words, err) &&
-              measure(&s, words, err) && tell(&s, err);
+    bool ok = open_model(&s, err) && make_settings(&s, err) && measure(&s, err) && tell(&s, err);
     kn_buf_free(&s.prompt);
     kn_model_close(s.model);
     return ok;
