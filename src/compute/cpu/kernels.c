@@ -24,6 +24,11 @@ static bool has_avx512bf16(void) {
     unsigned a, b, c, d;
     return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
 }
+#elif defined(__aarch64__)
+
+static bool has_neon(void) { /* every processor of this architecture has it */
+    return true;
+}
 #endif
 
 static bool has_reference(void) {
@@ -40,6 +45,8 @@ static const struct {
     { "avx2", has_avx2, kn_kernels_init_avx2 },
     { "avx512", has_avx512, kn_kernels_init_avx512 },
     { "avx512bf16", has_avx512bf16, kn_kernels_init_avx512bf16 },
+#elif defined(__aarch64__)
+    { "neon", has_neon, kn_kernels_init_neon },
 #endif
 };
 

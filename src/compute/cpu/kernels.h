@@ -154,5 +154,6 @@ void kn_kernels_init_reference(kn_kernels *k);
 void kn_kernels_init_avx2(kn_kernels *k);
 void kn_kernels_init_avx512(kn_kernels *k);
 void kn_kernels_init_avx512bf16(kn_kernels *k);
+void kn_kernels_init_neon(kn_kernels *k);
 
 #endif
