@@ -127,9 +127,9 @@ static bool sees(kn_pipeline *p, kn_error *err) {
                        "vision encoder: it makes rows of %lld, the text encoder's are %lld wide; they do not belong "
                        "together",
                        (long long)v->out, (long long)text->width);
-    if (v->patch * KN_VISION_MERGE != TOKEN_SIDE)
-        return kn_fail(err, KN_E_UNSUPPORTED, "vision encoder: patches of %d pixels; Qwen3-VL has %d", v->patch,
-                       TOKEN_SIDE / KN_VISION_MERGE);
+    if (v->patch_in.patch * KN_VISION_MERGE != TOKEN_SIDE)
+        return kn_fail(err, KN_E_UNSUPPORTED, "vision encoder: patches of %d pixels; Qwen3-VL has %d",
+                       v->patch_in.patch, TOKEN_SIDE / KN_VISION_MERGE);
     if (told[0] + told[1] + told[2] > 0 && memcmp(told, pairs, 3 * sizeof *told) != 0)
         return kn_fail(err, KN_E_UNSUPPORTED,
                        "text encoder: config.json says mrope sections %d, %d, %d; %d, %d, %d are known", told[0],

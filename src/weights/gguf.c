@@ -457,6 +457,30 @@ static bool restore_shapes(kn_weights *w, kn_error *err) {
     return true;
 }
 
+/* GGUF has four dimensions at most. stable-diffusion.cpp stores the five of a convolution over time, [out, in, time, h,
+ * w], as [out * in, time, h, w], and only its bias tells how many are out. No other kernel has more rows than biases
+ * and so small a second dimension. */
+static void unfold_convolutions(kn_weights *w) {
+    static const char weight[] = ".weight";
+    enum { TIME_MAX = 3 };
+    for (size_t i = 0; i < w->count; i++) {
+        kn_entry *e = &w->entry[i];
+        size_t len = strlen(e->name);
+        if (e->rank != 4 || e->dim[1] > TIME_MAX || !kn_ends_with(e->name, len, weight))
+            continue;
+        const kn_entry *bias = kn_weights_find_joined(w, e->name, len - (sizeof weight - 1), ".bias");
+        uint64_t out = bias && bias->rank == 1 ? bias->elements : 0;
+        if (out == 0 || out == e->dim[0] || e->dim[0] % out)
+            continue;
+        const kn_entry folded = *e;
+        e->rank = 5;
+        e->dim[0] = out;
+        e->dim[1] = folded.dim[0] / out;
+        for (int k = 1; k < folded.rank; k++)
+            e->dim[k + 1] = folded.dim[k];
+    }
+}
+
 bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err) {
     reader r = { .start = data, .at = data, .end = data + len, .w = w, .err = err };
     if (!header(&r))
@@ -472,5 +496,8 @@ bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err)
         return false;
     if (r.needed_bytes > len)
         return kn_fail_truncated(len, r.needed_bytes, err);
-    return kn_weights_sort(w, err) && are_apart(w, err) && restore_shapes(w, err);
+    if (!kn_weights_sort(w, err) || !are_apart(w, err) || !restore_shapes(w, err))
+        return false;
+    unfold_convolutions(w);
+    return true;
 }

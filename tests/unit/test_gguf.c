@@ -94,6 +94,45 @@ static void every_case_comes_out_as_its_table_says(void **state) {
     json_decref(rows);
 }
 
+static void a_convolution_over_time_gets_its_five_dimensions_back(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t dim[4], bias, want[5];
+        int rank;
+    } rows[] = {
+        { { 12, 3, 2, 2 }, 4, { 4, 3, 3, 2, 2 }, 5 },
+        { { 12, 1, 1, 1 }, 3, { 3, 4, 1, 1, 1 }, 5 },
+        { { 12, 3, 2, 2 }, 1, { 1, 12, 3, 2, 2 }, 5 },
+        { { 12, 3, 2, 2 }, 12, { 12, 3, 2, 2 }, 4 }, /* as many rows as biases: over a picture */
+        { { 12, 3, 2, 2 }, 5, { 12, 3, 2, 2 }, 4 },
+        { { 12, 4, 2, 2 }, 4, { 12, 4, 2, 2 }, 4 }, /* longer than any */
+        { { 12, 3, 2, 2 }, 0, { 12, 3, 2, 2 }, 4 }, /* has no bias */
+    };
+    static const uint8_t zeros[4096];
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        const uint64_t *dim = rows[i].dim;
+        kn_entry weight = { .name = "c.weight", .dtype = KN_F32, .data = zeros }, bias = weight;
+        weight.bytes = sizeof(float) * dim[0] * dim[1] * dim[2] * dim[3];
+        bias.name = "c.bias";
+        bias.bytes = sizeof(float) * rows[i].bias;
+        gguf_maker m;
+        KN_AUTO_BUF file;
+        gguf_begin(&m, 1 + (rows[i].bias > 0), 0);
+        gguf_copy(&m, &weight, 4, dim);
+        if (rows[i].bias)
+            gguf_copy(&m, &bias, 1, &rows[i].bias);
+        gguf_end(&m, &file);
+        kn_weights *w = NULL;
+        kn_error err = { 0 };
+        if (!kn_weights_open_bytes((const uint8_t *)file.data, file.len, &w, &err))
+            fail_msg("%s", err.text);
+        const kn_entry *e = kn_weights_find(w, "c.weight");
+        assert_int_equal(e->rank, rows[i].rank);
+        assert_memory_equal(e->dim, rows[i].want, (size_t)e->rank * sizeof *e->dim);
+        kn_weights_close(w);
+    }
+}
+
 static void lists_of_texts_are_there_to_the_byte(void **state) {
     (void)state;
     static const char *const texts[] = { "", "a", "\xC4\xA0the", "\xFF no UTF-8" };
@@ -344,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_versions_hold_what_the_reference_wrote),
         cmocka_unit_test(every_case_comes_out_as_its_table_says),
+        cmocka_unit_test(a_convolution_over_time_gets_its_five_dimensions_back),
         cmocka_unit_test(lists_of_texts_are_there_to_the_byte),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(odd_values_and_tensors_are_refused_by_name),

@@ -21,7 +21,6 @@ static bool fits(const kn_tokenizer *t, const char *pre, const char *const *toke
     gguf_maker m;
     kn_buf file;
     gguf_begin(&m, 1, 3);
-    m.file.limit = 1 << 24;
     gguf_pair_text(&m, "tokenizer.ggml.model", "gpt2");
     gguf_pair_text(&m, "tokenizer.ggml.pre", pre);
     gguf_pair_texts(&m, "tokenizer.ggml.tokens", token, count);
