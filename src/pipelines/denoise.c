@@ -136,6 +136,8 @@ static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
     char name[32];
     snprintf(name, sizeof name, "latents_%03zu", step->index);
     kn_job_dump_latent(j, name, step->x);
+    if (step->index + 2 == step->steps)
+        kn_ahead_start(&j->ahead, &j->pipeline->diffusion, &j->pipeline->vae);
     return kn_job_progress(j, "step", (int)step->index + 1, (int)step->steps, err);
 }
 

@@ -23,11 +23,25 @@ void kn_job_dump_latent(kn_job *j, const char *name, const float *x) {
 
 static const char *const names[KN_STAGE_COUNT] = { "pictures", "see", "encode", "diffuse", "decode" };
 
+/* What is loaded after a stage of this picture; the VAE is fetched during the last step, else it would be forgotten. */
+static const kn_component *component_after(const kn_job *j, kn_stage stage) {
+    const kn_pipeline *p = j->pipeline;
+    const kn_component *const next[KN_STAGE_COUNT] = {
+        [KN_STAGE_PICTURES] = j->recipe->reference_count ? &p->vision : &p->text,
+        [KN_STAGE_SEE] = &p->text,
+        [KN_STAGE_ENCODE] = &p->diffusion,
+    };
+    return next[stage];
+}
+
 bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
     kn_stage_report *s = &j->report->stage[stage];
     double start = kn_now();
-    if (!j->hooks->plan && !kn_component_load(c, err))
-        return false;
+    if (!j->hooks->plan) {
+        kn_ahead_start(&j->ahead, c, component_after(j, stage));
+        if (!kn_component_load(c, err))
+            return false;
+    }
     *s = (kn_stage_report){
         .name = names[stage], .load_seconds = kn_now() - start, .weight_bytes = kn_component_bytes(c), .runs = 1
     };
@@ -38,6 +52,7 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
 
 void kn_job_end(kn_job *j, kn_stage stage, kn_component *c) {
     kn_stage_report *s = &j->report->stage[stage];
+    kn_ahead_stop(&j->ahead);
     s->seconds += kn_now();
     s->peak_bytes = kn_run_peak_bytes(&j->run) + j->host_bytes;
     j->host_bytes = 0;

@@ -7,6 +7,7 @@
 #ifndef KN_PIPELINES_JOB_H
 #define KN_PIPELINES_JOB_H
 
+#include "pipelines/ahead.h"
 #include "pipelines/autoencoder.h"
 #include "pipelines/component.h"
 #include "pipelines/conditions.h"
@@ -27,6 +28,7 @@ typedef struct kn_job {
     kn_condition *reference[KN_MAX_REFERENCES], *start, *prompt[KN_SIDES];
     void *state;         /* the architecture's: what its functions keep for each other, zeroed at the beginning */
     uint64_t host_bytes; /* that the stage takes beside the run's memory */
+    kn_ahead ahead;
 } kn_job;
 
 /* How the diffusion model sees a latent: one row per patch of patch x patch cells, in it channel by channel or cell by

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "weights/container.h"
 
@@ -107,6 +108,49 @@ void kn_weights_forget_pages(const kn_weights *w) {
         madvise((void *)(uintptr_t)w->map.data, w->map.len, MADV_DONTNEED);
     for (size_t i = 0; i < w->part_count; i++)
         kn_weights_forget_pages(w->part[i]);
+}
+
+static uintptr_t page_of(const uint8_t *at) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return (uintptr_t)at / page * page;
+}
+
+static bool begins_with(const kn_entry *e, const char *prefix) {
+    return strncmp(e->name, prefix, strlen(prefix)) == 0;
+}
+
+/* One page of each tensor stands for all of it. Where the system does not tell, it says yes. */
+bool kn_weights_are_near(const kn_weights *w, const char *prefix) {
+    uint64_t near = 0, all = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const kn_entry *e = &w->entry[i];
+        unsigned char here = 0;
+        if (!begins_with(e, prefix) || e->bytes == 0)
+            continue;
+        all += e->bytes;
+        if (mincore((void *)page_of(e->data + e->bytes / 2), 1, &here) == 0 && here & 1)
+            near += e->bytes;
+    }
+    return near >= all / 4 * 3;
+}
+
+/* In pieces so small that whoever says stop does not wait. */
+static bool fetch(const kn_entry *e, const atomic_bool *stop) {
+    const uintptr_t piece = 8 << 20, end = (uintptr_t)e->data + e->bytes;
+    uintptr_t at = page_of(e->data);
+    for (; at < end && !atomic_load(stop); at += piece)
+        if (madvise((void *)at, KN_MIN(piece, end - at), MADV_WILLNEED))
+            return false;
+    return at >= end;
+}
+
+void kn_weights_fetch_pages(const kn_weights *w, const char *prefix, const atomic_bool *stop) {
+    const kn_entry **order = NULL;
+    bool more = kn_weights_by_place(w, &order, NULL);
+    for (size_t i = 0; more && i < w->count; i++)
+        if (begins_with(order[i], prefix))
+            more = fetch(order[i], stop);
+    free(order);
 }
 
 size_t kn_weights_count(const kn_weights *w) {

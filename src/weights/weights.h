@@ -15,6 +15,7 @@
 #ifndef KN_WEIGHTS_WEIGHTS_H
 #define KN_WEIGHTS_WEIGHTS_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,11 @@ bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn
 void kn_weights_close(kn_weights *w);
 /* Gives the mapped pages back to the system; they come again when they are read. */
 void kn_weights_forget_pages(const kn_weights *w);
+/* Of the tensors whose names begin with the prefix: whether the system has most of them in its memory, and having it
+ * read them, in the order of the file, before anybody needs them. The latter is for a thread of its own: it may take as
+ * long as the disk does, and ends early when `stop` is set. */
+bool kn_weights_are_near(const kn_weights *w, const char *prefix);
+void kn_weights_fetch_pages(const kn_weights *w, const char *prefix, const atomic_bool *stop);
 
 /* How split models are named: "model.safetensors.index.json" is the index of "model-00001-of-00002.safetensors" and
  * "model-00002-of-00002.safetensors", whose stem is "model". Length of the stem; 0: it is no name of a shard. */
