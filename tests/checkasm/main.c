@@ -46,7 +46,7 @@ static void check_decode_f16(const kn_kernels *ref, const kn_kernels *tier) {
     check_decode(ref, tier, KN_F16);
 }
 
-static void check_decode_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+static void check_decode_stored_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     check_decode(ref, tier, KN_BF16);
 }
 
@@ -476,7 +476,7 @@ static const struct {
 } checks[] = {
     { "decode F32", check_decode_f32 },
     { "decode F16", check_decode_f16 },
-    { "decode BF16", check_decode_bf16 },
+    { "decode BF16", check_decode_stored_bf16 },
     { "decode F8_E4M3", check_decode_e4m3 },
     { "decode F8_E5M2", check_decode_e5m2 },
     { "decode I8", check_decode_i8 },
@@ -486,9 +486,11 @@ static const struct {
     { "product", check_product },
     { "dots", check_dots },
     { "to_bf16", check_to_bf16 },
+    { "decode_bf16", check_decode_bf16 },
     { "transpose_bf16", check_transpose_bf16 },
     { "gather_bf16", check_gather_bf16 },
     { "product_bf16", check_product_bf16 },
+    { "dots_bf16", check_dots_bf16 },
     { "softmax", check_softmax },
     { "softmax_bf16", check_softmax_bf16 },
     { "exp", check_exp },

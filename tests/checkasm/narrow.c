@@ -53,6 +53,29 @@ void check_to_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+/* Every code of a type that has few, random bits of the others. */
+static void fill_stored(uint8_t *src, size_t bytes, bool every_code) {
+    for (size_t i = 0; i < bytes; i++)
+        src[i] = every_code ? (uint8_t)i : (uint8_t)random_bits();
+}
+
+void check_decode_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    static uint8_t stored[4 * MOST + 8];
+    for (int t = 0; t < KN_DTYPE_COUNT; t++) {
+        const kn_dtype_info *type = kn_dtype_of((kn_dtype)t);
+        for (size_t round = 0; tier->decode_bf16[t] && round < ROUNDS; round++) {
+            size_t n = random_size(MOST / type->block) * type->block, bytes = kn_dtype_bytes((kn_dtype)t, n);
+            uint8_t *src = stored + sizeof stored - bytes - random_below(5);
+            fill_stored(src, bytes, round == 0);
+            fill_codes();
+            ref->decode[t](src, n, 1, input_a);
+            ref->to_bf16(input_a, n, panel.want + GUARD);
+            tier->decode_bf16[t](src, n, panel.got + GUARD);
+            compare_codes(n);
+        }
+    }
+}
+
 void check_transpose_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     static uint8_t matrix[KN_TRANSPOSE_ROWS * (2 * KN_BF16_BLOCK + 20) + 5];
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
@@ -139,5 +162,24 @@ void check_softmax_bf16(const kn_kernels *ref, const kn_kernels *tier) {
         }
         for (size_t i = KN_MAX((written + 1) / 2, n_all); i < KN_STRIDE; i++)
             compare(n, i, want[i], got[i], 0);
+    }
+}
+
+void check_dots_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+    static uint16_t x[KN_FEW_ROWS_BF16 * MOST];
+    static uint8_t w[KN_DOT_COLUMNS * 2 * (MOST + 9) + 8];
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t rows = random_below(KN_FEW_ROWS_BF16), columns = random_below(KN_DOT_COLUMNS + 1);
+        size_t n = random_size(rows ? MOST / rows : MOST), stride = n + random_below(9);
+        size_t w_stride = 2 * n + random_below(9), bytes = KN_MIN(columns * w_stride + random_below(5), sizeof w);
+        uint8_t *from = w + sizeof w - bytes;
+        for (size_t i = 0; i < rows * stride; i++)
+            x[i] = random_code();
+        for (size_t i = 0; i < columns * n; i++)
+            memcpy(from + i / n * w_stride + i % n * sizeof *x, &(uint16_t){ random_code() }, sizeof *x);
+        fill_pair(&out, 1);
+        ref->dots_bf16(from, w_stride, columns, x, stride, rows, n, (void *)want_of(&out));
+        tier->dots_bf16(from, w_stride, columns, x, stride, rows, n, (void *)got_of(&out));
+        compare_pair(&out, columns * KN_FEW_ROWS_BF16, 1e-6, (double)n / 8 + 1);
     }
 }

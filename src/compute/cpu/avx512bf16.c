@@ -13,7 +13,9 @@
 
 #include "compute/cpu/simd_transforms.h"
 
-enum { PAIR = 2 };
+#include "compute/cpu/bf16_decode.h"
+
+enum { PAIR = 2 /* bytes, and elements of a word */, DOT_ROWS = 4 };
 _Static_assert((int)COLUMNS == (int)KN_BF16_COLUMNS, "panels of both kinds have the same words");
 
 static inline __m512bh pairs_of(vec x) {
@@ -152,9 +154,82 @@ static void tile_input_doubled(const float *x, size_t row, size_t tiles, void *v
     tile_input(3, x, row, tiles, v, plane, sizeof(uint16_t), put_bf16);
 }
 
+/* Up to KN_BF16_STEP elements further. */
+static KN_ALWAYS_INLINE void dots_step(size_t columns, size_t rows, const uint8_t *w, size_t w_stride,
+                                       const uint16_t *x, size_t stride, size_t n, vec s[KN_DOT_COLUMNS][DOT_ROWS]) {
+    vec a[DOT_ROWS];
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        a[i] = take_codes(x + i * stride, n);
+    KN_UNROLL
+    for (size_t j = 0; j < columns; j++) {
+        vec b = take_codes(w + j * w_stride, n);
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++)
+            s[j][i] = v_dot_bf16(a[i], b, s[j][i]);
+    }
+}
+
+/* `columns`, `rows` and `deep` are constants wherever this is used. So many steps go to sums of their own: few sums
+ * would wait for each other. */
+static KN_ALWAYS_INLINE void dots_tile(size_t columns, size_t rows, size_t deep, const uint8_t *w, size_t w_stride,
+                                       const uint16_t *x, size_t stride, size_t n, float (*sum)[KN_FEW_ROWS_BF16]) {
+    enum { STEP = KN_BF16_STEP };
+    vec s[DOT_ROWS][KN_DOT_COLUMNS][DOT_ROWS];
+    KN_UNROLL
+    for (size_t d = 0; d < deep; d++) {
+        KN_UNROLL
+        for (size_t j = 0; j < columns; j++) {
+            KN_UNROLL
+            for (size_t i = 0; i < rows; i++)
+                s[d][j][i] = v_zero();
+        }
+    }
+    size_t p = 0;
+    for (; p + deep * STEP <= n; p += deep * STEP) {
+        KN_UNROLL
+        for (size_t d = 0; d < deep; d++)
+            dots_step(columns, rows, w + (p + d * STEP) * PAIR, w_stride, x + p + d * STEP, stride, STEP, s[d]);
+    }
+    for (; p < n; p += STEP)
+        dots_step(columns, rows, w + p * PAIR, w_stride, x + p, stride, n - p, s[0]);
+    KN_UNROLL
+    for (size_t j = 0; j < columns; j++) {
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            for (size_t d = 1; d < deep; d++)
+                s[0][j][i] = v_add(s[0][j][i], s[d][j][i]);
+            sum[j][i] += v_sum(s[0][j][i]);
+        }
+    }
+}
+
+static void dots_bf16(const void *w, size_t w_stride, size_t columns, const uint16_t *x, size_t stride, size_t rows,
+                      size_t n, float (*sum)[KN_FEW_ROWS_BF16]) {
+    for (size_t i = 0; i < rows; i += DOT_ROWS)
+        switch (KN_MIN(rows - i, DOT_ROWS)) {
+#define REST(count)                                                                                                    \
+    case count:                                                                                                        \
+        if (columns == KN_DOT_COLUMNS)                                                                                 \
+            dots_tile(KN_DOT_COLUMNS, count, 1, w, w_stride, x + i * stride, stride, n, (void *)&sum[0][i]);           \
+        else                                                                                                           \
+            for (size_t j = 0; j < columns; j++)                                                                       \
+                dots_tile(1, count, DOT_ROWS / count, (const uint8_t *)w + j * w_stride, 0, x + i * stride, stride, n, \
+                          (void *)&sum[j][i]);                                                                         \
+        break;
+            REST(1)
+            REST(2)
+            REST(3)
+            REST(4)
+#undef REST
+        default: break;
+        }
+}
+
 void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->name = "avx512bf16";
     k->narrow = true;
+    fill_bf16_decoders(k);
     k->to_bf16 = to_bf16;
     k->transpose_bf16 = transpose_bf16;
     k->gather_bf16 = gather_bf16;
@@ -162,4 +237,5 @@ void kn_kernels_init_avx512bf16(kn_kernels *k) {
     k->softmax_bf16 = softmax_bf16;
     k->tile_input_bf16[KN_TILING_PLAIN] = tile_input_plain;
     k->tile_input_bf16[KN_TILING_DOUBLED] = tile_input_doubled;
+    k->dots_bf16 = dots_bf16;
 }

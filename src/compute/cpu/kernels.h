@@ -36,6 +36,8 @@ enum {
     KN_BF16_STEP = 32,
     KN_BF16_COLUMNS = 64, /* of every panel, in every tier */
     KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
+    KN_FEW_ROWS_BF16 = 16,
+    KN_DOT_COLUMNS = 4, /* columns at once for `dots_bf16` */
 
     /* convolution by tiles */
     KN_TILE_CHANNELS = 32, /* that a convolution by tiles stages at a time */
@@ -80,6 +82,10 @@ typedef struct kn_kernels {
     void (*gather_bf16)(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel);
     /* as product, with rows KN_BF16_STRIDE apart and k whole steps. What is subnormal may count as 0 */
     kn_product_fn *product_bf16;
+
+    /* as dots, for up to KN_DOT_COLUMNS rows of w, w_stride bytes apart: sum[j][i] += x[i * stride][…] . w[j][…] */
+    void (*dots_bf16)(const void *w, size_t w_stride, size_t columns, const uint16_t *x, size_t stride, size_t rows,
+                      size_t n, float (*sum)[KN_FEW_ROWS_BF16]);
 
     /* One block of softmax: raises *max to the largest s[i] * scale, sets s[i] = exp(s[i] * scale - *max) and returns
      * their sum; what would be subnormal may be 0. n > 0 */

@@ -33,12 +33,12 @@ struct few {
     kn_run *run;
     kn_stored stored;
     const float *x;
+    const uint16_t *narrow; /* x as bfloat16, if that is what is multiplied */
     float *out;
-    int64_t rows;
-    int64_t unit; /* columns per task */
+    int64_t rows, unit; /* columns per task */
 };
 
-/* A handful of rows cannot repay packing: each weight row is decoded piece by piece and multiplied at once. */
+/* A handful of rows cannot repay packing: each row of the weight is decoded piece by piece and multiplied at once. */
 static void multiply_few(void *ctx, size_t item, unsigned thread) {
     const struct few *f = ctx;
     const kn_stored *s = &f->stored;
@@ -61,6 +61,58 @@ static void multiply_few(void *ctx, size_t item, unsigned thread) {
     }
 }
 
+/* The same for n columns from j, in bfloat16. */
+static void multiply_columns_bf16(const struct few *f, kn_workspace *ws, int64_t j, size_t n,
+                                  float (*sum)[KN_FEW_ROWS_BF16]) {
+    enum { PIECE = KN_TRANSPOSE_ROWS / KN_DOT_COLUMNS * KN_BF16_BLOCK, STRIDE = PIECE + KN_BF16_STEP };
+    const kn_stored *s = &f->stored;
+    const kn_kernels *kernels = &f->run->device->kernels;
+    bool stored = s->w->dtype == KN_BF16;
+    int64_t piece = stored ? s->inner : PIECE;
+    for (int64_t k0 = 0; k0 < s->inner; k0 += piece) {
+        size_t k = (size_t)KN_MIN(piece, s->inner - k0);
+        for (size_t i = 0; i < n && !stored; i++)
+            kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, j + (int64_t)i, k0), k,
+                           ws->decoded_bf16 + i * STRIDE);
+        kernels->dots_bf16(stored ? kn_stored_at(s, j, k0) : (const void *)ws->decoded_bf16,
+                           stored ? s->row_bytes : STRIDE * sizeof *ws->decoded_bf16, n, f->narrow + k0,
+                           (size_t)s->inner, (size_t)f->rows, k, sum);
+    }
+}
+
+static void multiply_few_bf16(void *ctx, size_t item, unsigned thread) {
+    const struct few *f = ctx;
+    const kn_stored *s = &f->stored;
+    int64_t from = (int64_t)item * f->unit, to = KN_MIN(from + f->unit, s->columns);
+    int64_t columns = f->rows < 3 ? 1 : KN_DOT_COLUMNS; /* one stream of memory is faster than several */
+    for (int64_t j = from; j < to; j += columns) {
+        int64_t n = KN_MIN(columns, to - j);
+        float sum[KN_DOT_COLUMNS][KN_FEW_ROWS_BF16] = { 0 };
+        multiply_columns_bf16(f, &f->run->device->workspace[thread], j, (size_t)n, sum);
+        for (int64_t i = 0; i < f->rows; i++)
+            for (int64_t c = 0; c < n; c++)
+                f->out[i * s->columns + j + c] =
+                    sum[c][i] * kn_scale_of(s->w, j + c) + (s->w->bias ? s->w->bias[j + c] : 0);
+    }
+}
+
+static void linear_of_few(kn_run *r, int64_t rows, kn_tensor x, const kn_weight *w, kn_tensor y) {
+    struct few f = { .run = r, .stored = kn_stored_of(w), .x = kn_data(x), .out = kn_data(y), .rows = rows };
+    kn_tensor rounded = kn_none;
+    if (kn_is_narrow(r)) {
+        rounded = kn_new(r, 1, (int64_t[]){ (kn_elements(x) + 1) / 2 });
+        if (!kn_go_on(r))
+            return;
+        f.narrow = (const uint16_t *)rounded.at;
+        if (!r->shapes_only)
+            r->device->kernels.to_bf16(f.x, (size_t)kn_elements(x), (void *)rounded.at);
+    }
+    f.unit = KN_MAX(16, 65536 / KN_MAX(1, rows * f.stored.inner));
+    kn_parallel(r, (size_t)((f.stored.columns + f.unit - 1) / f.unit), (double)kn_elements(y) * (double)f.stored.inner,
+                f.narrow ? multiply_few_bf16 : multiply_few, &f);
+    kn_drop(r, rounded);
+}
+
 kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     if (!kn_op_starts(r, "linear", x, 1) || !kn_weight_fits(r, w, 2, "a linear layer"))
         return kn_none;
@@ -73,11 +125,8 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     int64_t rows = kn_row_count(x);
     if (!kn_go_on(r) || kn_elements(y) == 0)
         return kn_go_on(r) ? y : kn_none;
-    if (rows < KN_FEW_ROWS) {
-        struct few f = { r, kn_stored_of(w), kn_data(input), kn_data(y), rows, 0 };
-        f.unit = KN_MAX(16, 65536 / KN_MAX(1, rows * f.stored.inner));
-        kn_parallel(r, (size_t)((f.stored.columns + f.unit - 1) / f.unit),
-                    (double)kn_elements(y) * (double)f.stored.inner, multiply_few, &f);
+    if (rows < (kn_is_narrow(r) ? KN_FEW_ROWS_BF16 : KN_FEW_ROWS)) {
+        linear_of_few(r, rows, input, w, y);
     } else {
         struct rows s = { kn_data(input), kn_last_dim(input) };
         kn_multiply(r, rows, fill_from_rows, &s, w, y);

@@ -83,16 +83,17 @@ static void pack_floats(const struct product *p, kn_workspace *ws, int64_t colum
 
 /* ---- bfloat16 ---- */
 
-/* Without the scales of the weight: these wait for the sums, so that they round nothing. */
-static void decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, const void *src, size_t k,
-                        uint16_t *dst) {
+void kn_decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, const void *from, size_t k,
+                    uint16_t *to) {
     if (kernels->decode_bf16[type]) {
-        kernels->decode_bf16[type](src, k, dst);
+        kernels->decode_bf16[type](from, k, to);
     } else {
-        kernels->decode[type](src, k, 1, ws->decoded);
-        kernels->to_bf16(ws->decoded, k, dst);
+        kernels->decode[type](from, k, 1, ws->decoded);
+        kernels->to_bf16(ws->decoded, k, to);
     }
 }
+
+/* Scales of the weight wait for the sums, so that they round nothing. */
 
 static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
                       void *panel) {
@@ -103,8 +104,8 @@ static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column,
         const void *from = kn_stored_at(s, column + (int64_t)j, k0);
         if (s->w->dtype != KN_BF16) {
             for (size_t i = 0; i < group; i++)
-                decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, column + (int64_t)(j + i), k0), k,
-                            ws->decoded_bf16 + i * KN_BF16_STRIDE);
+                kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, column + (int64_t)(j + i), k0), k,
+                               ws->decoded_bf16 + i * KN_BF16_STRIDE);
             from = ws->decoded_bf16;
             stride = ROW_BYTES;
         }

@@ -32,6 +32,10 @@ typedef void kn_fill_fn(const void *ctx, int64_t first, int64_t rows, int64_t k0
 /* w is taken as [columns, inner], whatever its rank; out is [rows, columns]. */
 void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out);
 
+/* k elements of w, as they are stored, in bfloat16 [k] at `to`; their scale is left out. */
+void kn_decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, const void *from, size_t k,
+                    uint16_t *to);
+
 /* x as w wants it: turned and rounded for INT8 weights (a new tensor, to be dropped), else x itself. */
 kn_tensor kn_input_of(kn_run *r, kn_tensor x, const kn_weight *w);
 

@@ -107,6 +107,20 @@ static void product_bf16(const void *left, size_t rows, size_t k, const void *ri
     }
 }
 
+static void dots_bf16(const void *w, size_t w_stride, size_t columns, const uint16_t *x, size_t stride, size_t rows,
+                      size_t n, float (*sum)[KN_FEW_ROWS_BF16]) {
+    for (size_t j = 0; j < columns; j++)
+        for (size_t i = 0; i < rows; i++) {
+            double s = 0;
+            for (size_t p = 0; p < n; p++) {
+                uint16_t code;
+                memcpy(&code, (const char *)w + j * w_stride + p * sizeof code, sizeof code);
+                s += (double)kn_float_from_bf16(x[i * stride + p]) * kn_float_from_bf16(code);
+            }
+            sum[j][i] = (float)(sum[j][i] + s);
+        }
+}
+
 static void dots(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum) {
     for (size_t i = 0; i < rows; i++) {
         double s = 0;
@@ -433,6 +447,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .transpose_bf16 = transpose_bf16,
         .gather_bf16 = gather_bf16,
         .product_bf16 = product_bf16,
+        .dots_bf16 = dots_bf16,
         .dots = dots,
         .softmax = softmax,
         .softmax_bf16 = softmax_bf16,
