@@ -36,6 +36,10 @@ void check_stage(const kn_kernels *ref, const kn_kernels *tier) {
         ref->stage(x, stride, pixels, n, by, scale, shift, round % 4 == 0, want_of(&out));
         tier->stage(x, stride, pixels, n, by, scale, shift, round % 4 == 0, got_of(&out));
         compare_pair(&out, pixels * KN_TILE_CHANNELS, 1e-6, 2);
+        fill_pair(&out, 1);
+        ref->stage_bf16(x, stride, pixels, n, by, scale, shift, round % 4 == 0, want_of(&out));
+        tier->stage_bf16(x, stride, pixels, n, by, scale, shift, round % 4 == 0, got_of(&out));
+        compare_pair(&out, pixels * KN_TILE_CHANNELS, 0x1p-10, 1e-3);
     }
 }
 

@@ -17,11 +17,12 @@ void kn_conv_stage(const kn_conv *c, int64_t y, int64_t x, int64_t pixels, int64
                    float *to) {
     int64_t before = pixels, inside = y >= 0 && y < c->height ? part_inside(c, x, pixels, &before) : 0;
     memset(to, 0, (size_t)(before * KN_TILE_CHANNELS) * sizeof *to);
+    const kn_kernels *kernels = &c->run->device->kernels;
     if (inside > 0)
-        c->run->device->kernels.stage(c->x + (y * c->width + x + before) * c->channels + first, (size_t)c->channels,
-                                      (size_t)inside, (size_t)n, by ? by + before : NULL,
-                                      c->scale ? c->scale + first : NULL, c->shift ? c->shift + first : NULL, c->silu,
-                                      to + before * KN_TILE_CHANNELS);
+        (kn_is_narrow(c->run) ? kernels->stage_bf16 : kernels->stage)(
+            c->x + (y * c->width + x + before) * c->channels + first, (size_t)c->channels, (size_t)inside, (size_t)n,
+            by ? by + before : NULL, c->scale ? c->scale + first : NULL, c->shift ? c->shift + first : NULL, c->silu,
+            to + before * KN_TILE_CHANNELS);
     memset(to + (before + inside) * KN_TILE_CHANNELS, 0,
            (size_t)((pixels - before - inside) * KN_TILE_CHANNELS) * sizeof *to);
 }
@@ -31,6 +32,54 @@ void kn_conv_unit_factors(const kn_conv *c, int64_t y, int64_t x, int64_t pixels
     if (inside > 0)
         c->run->device->kernels.unit_factors(c->x + (y * c->width + x + before) * c->channels, (size_t)inside,
                                              (size_t)c->channels, by + before);
+}
+
+/* ---- sums over channels ---- */
+
+kn_summing kn_summing_of(const kn_conv *c) {
+    kn_summing s = { .kernels = &c->run->device->kernels, .narrow = kn_is_narrow(c->run), .channels = c->channels };
+    s.per_word = s.narrow ? 2 : 1;
+    s.at_once = s.narrow ? KN_BF16_BLOCK : KN_BLOCK;
+    s.passes = (s.channels + s.at_once - 1) / s.at_once;
+    s.words = s.narrow ? (s.channels + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP / 2 : s.channels;
+    s.columns = s.narrow ? KN_BF16_COLUMNS : (int64_t)s.kernels->columns;
+    return s;
+}
+
+void kn_sum_channels(const kn_summing *s, const float *input, int64_t rows, const float *panel, int64_t n,
+                     float *output) {
+    int64_t words_at_once = s->at_once / s->per_word;
+    for (int64_t at = 0; at < s->words; at += words_at_once) {
+        size_t k = (size_t)(KN_MIN(words_at_once, s->words - at) * s->per_word);
+        if (s->narrow)
+            s->kernels->product_bf16((const uint16_t *)input, (size_t)rows, k, (const uint16_t *)panel, output,
+                                     KN_MAX_COLUMNS, (size_t)n, NULL, at > 0);
+        else
+            s->kernels->product(input, (size_t)rows, k, panel, output, KN_MAX_COLUMNS, (size_t)n, NULL, at > 0);
+        input += rows * KN_STRIDE;
+        panel += words_at_once * s->columns;
+    }
+}
+
+void kn_pack_columns(const kn_summing *s, const float *rows, size_t count, int64_t k0, size_t k, int64_t column,
+                     float *rounded, float *panel) {
+    float *to = panel + k0 / s->per_word * s->columns + column;
+    const size_t stride = KN_STRIDE * sizeof(float);
+    if (s->narrow) {
+        for (size_t i = 0; i < count; i++)
+            s->kernels->to_bf16(rows + i * KN_STRIDE, k, rounded + i * KN_STRIDE);
+        s->kernels->transpose_bf16(rounded, stride, count, k, (uint16_t *)to);
+    } else {
+        s->kernels->transpose(rows, stride, count, k, to);
+    }
+}
+
+void kn_conv_decode(const kn_conv *c, int64_t filter, int64_t tap, int64_t k0, size_t k, float *to) {
+    const kn_weight *w = c->w;
+    size_t tap_bytes = kn_dtype_bytes(w->dtype, (size_t)c->channels);
+    const uint8_t *from = (const uint8_t *)w->data + (size_t)(w->dim[1] * w->dim[2] * filter + tap) * tap_bytes;
+    c->run->device->kernels.decode[w->dtype](from + kn_dtype_bytes(w->dtype, (size_t)k0), k,
+                                             w->row_scale ? w->row_scale[filter] : w->scale, to);
 }
 
 /* ---- any kernel, any stride: the rows of an implicit matrix ---- */
@@ -109,11 +158,18 @@ static kn_tensor result(kn_run *r, kn_conv *c, kn_tensor onto) {
     return y;
 }
 
+/* Whether a way is at hand that makes what it reads on the fly. */
+static bool reads_unmade(const kn_conv *c) {
+    return kn_conv_fits_tiles(c) || kn_conv_fits_few(c);
+}
+
 static kn_tensor finish(kn_run *r, const kn_conv *c, kn_tensor y) {
     if (!y.rank || kn_elements(y) == 0)
         return y;
     if (kn_conv_fits_tiles(c))
         kn_conv_by_tiles(c);
+    else if (kn_conv_fits_few(c))
+        kn_conv_to_few(c);
     else
         kn_multiply(r, kn_row_count(y), fill_from_picture, c, c->w, y);
     return kn_go_on(r) ? y : kn_none;
@@ -124,8 +180,7 @@ kn_tensor kn_conv2d(kn_run *r, kn_tensor x, const kn_weight *w, int stride, kn_p
     return describe(r, &c, x, w) ? finish(r, &c, result(r, &c, KN_NONE)) : kn_none;
 }
 
-/* What is made of the picture first goes through memory where no way is at hand that does it on the fly. Takes over
- * `made`. */
+/* Otherwise what is made of the picture goes through memory. Takes over `made`. */
 static kn_tensor convolve_made(kn_run *r, kn_tensor made, const kn_weight *w, kn_tensor onto) {
     kn_tensor y = kn_conv2d(r, made, w, 1, around);
     kn_drop(r, made);
@@ -150,7 +205,7 @@ kn_tensor kn_group_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, co
     kn_conv c = { .stride = 1, .pad = around, .silu = true };
     if (!describe(r, &c, x, w))
         return kn_none;
-    if (!kn_conv_fits_tiles(&c))
+    if (!reads_unmade(&c))
         return convolve_made(r, kn_group_norm(r, x, weight, bias, groups, eps, true), w, onto);
     kn_tensor y = result(r, &c, onto), scale = kn_none, shift = kn_none;
     if (!y.rank || !kn_group_scales(r, x, weight, bias, groups, eps, &scale, &shift))
@@ -167,7 +222,7 @@ kn_tensor kn_unit_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, con
     kn_conv c = { .stride = 1, .pad = around, .unit = true, .silu = true };
     if (!describe(r, &c, x, w))
         return kn_none;
-    if (!kn_conv_fits_tiles(&c))
+    if (!reads_unmade(&c))
         return convolve_made(r, kn_unit_norm(r, x, weight, true), w, onto);
     c.scale = kn_vector(r, weight, c.channels, "unit_norm");
     return c.scale ? finish(r, &c, result(r, &c, onto)) : kn_none;

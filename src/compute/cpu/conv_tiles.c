@@ -14,23 +14,20 @@
 enum {
     FEWEST_TILES = 24, /* of a block: the panels of weights are read once per block */
     MOST_TILES = 96,
-    BLOCK_BYTES = 512 << 10, /* of planes that a block should have, to stay in a second-level cache */
+    BLOCK_BYTES = 256 << 10, /* of planes that a block should have, to stay in a second-level cache */
 };
 
 struct tiles {
     const kn_conv *c;
-    const kn_kernels *kernels;
+    kn_summing sum;
     kn_tiling tiling;
-    bool narrow;
     int64_t side, step, planes;        /* pixels of a tile's side; from tile to tile; planes of a tile */
     int64_t rows, columns;             /* tiles of the picture */
     int64_t block_rows, block_columns; /* tiles of a block */
     int64_t blocks_down, blocks_across;
-    int64_t summed, passes;             /* channels multiplied in one pass; passes */
-    int64_t per_word;                   /* channels in a word of 32 bits */
-    int64_t panel_columns, panel_words; /* of output channels; words of one panel's plane */
-    int64_t panels, task_panels, tasks; /* panels; in one task; tasks per block */
-    float *weights;                     /* [panels][planes][panel_words]; words, as all that follows */
+    int64_t panels, task_panels, tasks; /* panels of output channels; in one task; tasks per block */
+    int64_t panel_words;                /* of one plane */
+    float *weights;                     /* [panels][planes][panel_words] */
     float *rooms;                       /* one per thread */
     int64_t room_words, input_at, output_at;
     int64_t plane_words; /* of the input: [passes][tiles][KN_STRIDE] */
@@ -40,47 +37,26 @@ static int64_t pixels_of(const struct tiles *t, int64_t tiles) {
     return (tiles - 1) * t->step + t->side;
 }
 
-/* Summed channels as the products want them. */
-static int64_t whole(const struct tiles *t, int64_t channels) {
-    return t->narrow ? (channels + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP : channels;
-}
-
-/* All planes of channels k0 … k0 + k - 1 of one row of the weight, KN_TRANSPOSE_ROWS * KN_STRIDE words apart. */
-static void transform_row(const struct tiles *t, int64_t row, int64_t k0, size_t k, float *taps, float *to) {
-    const kn_weight *w = t->c->w;
-    size_t tap_bytes = kn_dtype_bytes(w->dtype, (size_t)t->c->channels);
-    const uint8_t *from = (const uint8_t *)w->data + kn_dtype_bytes(w->dtype, (size_t)k0);
-    for (int64_t tap = 0; tap < 9; tap++)
-        t->kernels->decode[w->dtype](from + (size_t)(9 * row + tap) * tap_bytes, k,
-                                     w->row_scale ? w->row_scale[row] : w->scale, taps + tap * KN_STRIDE);
-    t->kernels->tile_weight[t->tiling](taps, KN_STRIDE, k, to, KN_TRANSPOSE_ROWS * KN_STRIDE);
-}
-
 /* One panel of weights. Rounding comes last, so that nothing is rounded twice. */
 static void transform_panel(void *ctx, size_t item, unsigned thread) {
     const struct tiles *t = ctx;
-    int64_t channels = t->c->channels, from = (int64_t)item * t->panel_columns;
-    int64_t n = KN_MIN(t->panel_columns, t->c->w->dim[0] - from), plane = KN_TRANSPOSE_ROWS * KN_STRIDE;
-    float *taps = t->rooms + thread * t->room_words;            /* [9][KN_STRIDE] */
-    float *rows = taps + 9 * KN_STRIDE;                         /* [planes][KN_TRANSPOSE_ROWS][KN_STRIDE] */
-    uint16_t *rounded = (uint16_t *)(rows + t->planes * plane); /* [KN_TRANSPOSE_ROWS][KN_BF16_STRIDE] */
+    int64_t from = (int64_t)item * t->sum.columns, n = KN_MIN(t->sum.columns, t->c->w->dim[0] - from);
+    int64_t plane = KN_TRANSPOSE_ROWS * KN_STRIDE;
+    float *taps = t->rooms + thread * t->room_words; /* [9][KN_STRIDE] */
+    float *rows = taps + 9 * KN_STRIDE;              /* [planes][KN_TRANSPOSE_ROWS][KN_STRIDE] */
+    float *rounded = rows + t->planes * plane;       /* as much as one plane */
     float *panel = t->weights + (int64_t)item * t->planes * t->panel_words;
-    for (int64_t k0 = 0; k0 < channels; k0 += KN_BLOCK) {
-        size_t k = (size_t)KN_MIN(KN_BLOCK, channels - k0);
+    for (int64_t k0 = 0; k0 < t->c->channels; k0 += KN_BLOCK) {
+        size_t k = (size_t)KN_MIN(KN_BLOCK, t->c->channels - k0);
         for (int64_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
             size_t group = (size_t)KN_MIN(KN_TRANSPOSE_ROWS, n - j);
-            for (size_t i = 0; i < group; i++)
-                transform_row(t, from + j + (int64_t)i, k0, k, taps, rows + i * KN_STRIDE);
-            for (int64_t p = 0; p < t->planes; p++) {
-                float *to = panel + p * t->panel_words + (k0 / t->per_word) * t->panel_columns + j;
-                if (t->narrow) {
-                    for (size_t i = 0; i < group; i++)
-                        t->kernels->to_bf16(rows + p * plane + i * KN_STRIDE, k, rounded + i * KN_BF16_STRIDE);
-                    t->kernels->transpose_bf16(rounded, KN_STRIDE * sizeof(float), group, k, (uint16_t *)to);
-                } else {
-                    t->kernels->transpose(rows + p * plane, KN_STRIDE * sizeof(float), group, k, to);
-                }
+            for (size_t i = 0; i < group; i++) {
+                for (int64_t tap = 0; tap < 9; tap++)
+                    kn_conv_decode(t->c, from + j + (int64_t)i, tap, k0, k, taps + tap * KN_STRIDE);
+                t->sum.kernels->tile_weight[t->tiling](taps, KN_STRIDE, k, rows + i * KN_STRIDE, (size_t)plane);
             }
+            for (int64_t p = 0; p < t->planes; p++)
+                kn_pack_columns(&t->sum, rows + p * plane, group, k0, k, j, rounded, panel + p * t->panel_words);
         }
     }
 }
@@ -102,42 +78,28 @@ static void stage_block(const struct tiles *t, const struct block *b) {
         for (int64_t y = 0; y < b->height; y++)
             kn_conv_stage(c, b->y + y, b->x, b->width, c0, KN_MIN(KN_TILE_CHANNELS, c->channels - c0),
                           c->unit ? b->by + y * b->width : NULL, b->staged + y * b->width * KN_TILE_CHANNELS);
-        float *to = b->input + c0 / t->summed * b->tiles * KN_STRIDE + c0 % t->summed / t->per_word;
+        float *to = b->input + c0 / t->sum.at_once * b->tiles * KN_STRIDE + c0 % t->sum.at_once / t->sum.per_word;
         for (int64_t i = 0; i < b->rows; i++)
-            (t->narrow ? t->kernels->tile_input_bf16 : t->kernels->tile_input)[t->tiling](
+            (t->sum.narrow ? t->sum.kernels->tile_input_bf16 : t->sum.kernels->tile_input)[t->tiling](
                 b->staged + i * t->step * b->width * KN_TILE_CHANNELS, (size_t)(b->width * KN_TILE_CHANNELS),
                 (size_t)b->columns, to + i * b->columns * KN_STRIDE, (size_t)t->plane_words);
     }
 }
 
-static void multiply_plane(const struct tiles *t, const struct block *b, const float *input, const float *weights,
-                           int64_t n, float *output) {
-    for (int64_t k0 = 0; k0 < t->c->channels; k0 += t->summed) {
-        size_t k = (size_t)whole(t, KN_MIN(t->summed, t->c->channels - k0)), rows = (size_t)b->tiles;
-        if (t->narrow)
-            t->kernels->product_bf16((const uint16_t *)input, rows, k, (const uint16_t *)weights, output,
-                                     KN_MAX_COLUMNS, (size_t)n, NULL, k0 > 0);
-        else
-            t->kernels->product(input, rows, k, weights, output, KN_MAX_COLUMNS, (size_t)n, NULL, k0 > 0);
-        input += b->tiles * KN_STRIDE;
-        weights += t->summed / t->per_word * t->panel_columns;
-    }
-}
-
 static void multiply_block(const struct tiles *t, const struct block *b, int64_t panel) {
     const kn_conv *c = t->c;
-    int64_t out = c->w->dim[0], from = panel * t->panel_columns, n = KN_MIN(t->panel_columns, out - from);
+    int64_t out = c->w->dim[0], from = panel * t->sum.columns, n = KN_MIN(t->sum.columns, out - from);
     int64_t plane = t->block_rows * t->block_columns * KN_MAX_COLUMNS;
     for (int64_t p = 0; p < t->planes; p++)
-        multiply_plane(t, b, b->input + p * t->plane_words, t->weights + (panel * t->planes + p) * t->panel_words, n,
-                       b->output + p * plane);
+        kn_sum_channels(&t->sum, b->input + p * t->plane_words, b->tiles,
+                        t->weights + (panel * t->planes + p) * t->panel_words, n, b->output + p * plane);
     for (int64_t i = 0; i < b->rows; i++) {
         int64_t y = 2 * (b->row + i), x = 2 * b->column;
-        t->kernels->tile_output[t->tiling](b->output + i * b->columns * KN_MAX_COLUMNS, (size_t)plane, (size_t)n,
-                                           c->w->bias ? c->w->bias + from : NULL, c->add,
-                                           c->out + (y * c->out_width + x) * out + from, (size_t)(c->out_width * out),
-                                           (size_t)out, (size_t)KN_MIN(2, c->out_height - y),
-                                           (size_t)KN_MIN(2 * b->columns, c->out_width - x));
+        t->sum.kernels->tile_output[t->tiling](
+            b->output + i * b->columns * KN_MAX_COLUMNS, (size_t)plane, (size_t)n,
+            c->w->bias ? c->w->bias + from : NULL, c->add, c->out + (y * c->out_width + x) * out + from,
+            (size_t)(c->out_width * out), (size_t)out, (size_t)KN_MIN(2, c->out_height - y),
+            (size_t)KN_MIN(2 * b->columns, c->out_width - x));
     }
 }
 
@@ -171,7 +133,7 @@ static int64_t even_part(int64_t n, int64_t most) {
 }
 
 static void choose_blocks(struct tiles *t, unsigned threads) {
-    int64_t bytes = t->planes * whole(t, t->c->channels) / t->per_word * (int64_t)sizeof(float);
+    int64_t bytes = t->planes * t->sum.words * (int64_t)sizeof(float);
     int64_t most = KN_MAX(FEWEST_TILES, KN_MIN(MOST_TILES, BLOCK_BYTES / bytes));
     t->block_rows = even_part(t->rows, (int64_t)sqrt((double)most));
     t->block_columns = even_part(t->columns, most / t->block_rows);
@@ -193,7 +155,7 @@ static int64_t whole_lines(int64_t words) {
 static void lay_out_room(struct tiles *t) {
     int64_t tiles = t->block_rows * t->block_columns;
     int64_t pixels = pixels_of(t, t->block_rows) * pixels_of(t, t->block_columns);
-    t->plane_words = t->passes * tiles * KN_STRIDE;
+    t->plane_words = t->sum.passes * tiles * KN_STRIDE;
     t->input_at = whole_lines(pixels * (KN_TILE_CHANNELS + 1));
     t->output_at = t->input_at + t->planes * t->plane_words + KN_BF16_ROWS * KN_STRIDE;
     int64_t convolving = t->output_at + t->planes * tiles * KN_MAX_COLUMNS;
@@ -211,20 +173,15 @@ void kn_conv_by_tiles(const kn_conv *c) {
     kn_run *r = c->run;
     int64_t side = c->doubled ? 3 : 4, threads = kn_device_threads(r->device);
     struct tiles t = { .c = c,
-                       .kernels = &r->device->kernels,
+                       .sum = kn_summing_of(c),
                        .tiling = c->doubled ? KN_TILING_DOUBLED : KN_TILING_PLAIN,
-                       .narrow = kn_is_narrow(r),
                        .side = side,
                        .step = side - 2,
                        .planes = side * side,
                        .rows = (c->out_height + 1) / 2,
                        .columns = (c->out_width + 1) / 2 };
-    t.per_word = t.narrow ? 2 : 1;
-    t.summed = t.narrow ? KN_BF16_BLOCK : KN_BLOCK;
-    t.passes = (c->channels + t.summed - 1) / t.summed;
-    t.panel_columns = t.narrow ? KN_BF16_COLUMNS : (int64_t)t.kernels->columns;
-    t.panel_words = whole(&t, c->channels) / t.per_word * t.panel_columns;
-    t.panels = (c->w->dim[0] + t.panel_columns - 1) / t.panel_columns;
+    t.panel_words = t.sum.words * t.sum.columns;
+    t.panels = (c->w->dim[0] + t.sum.columns - 1) / t.sum.columns;
     choose_blocks(&t, (unsigned)threads);
     lay_out_room(&t);
     kn_tensor weights = kn_new(r, 2, (int64_t[]){ t.panels * t.planes, t.panel_words });

@@ -118,24 +118,27 @@ typedef struct kn_kernels {
     /* one head of n, cos and sin [n / 2]; rotates in place */
     void (*rotate)(float *x, const float *cos, const float *sin, size_t n, kn_rope_pairs pairs);
 
-    /* Convolution by tiles: conv_tiles.c tells how. Planes are the parts of a tile that are multiplied one by one;
-     * `plane` is the distance from one to the next, in words of 32 bits.
-     * stage: out[p][i] = x[p * stride + i], for `pixels` pixels of n <= KN_TILE_CHANNELS channels each, with
-     * KN_TILE_CHANNELS floats from pixel to pixel and zeros behind the n; if scale is there, times by[p] if that is
-     * there, times scale[i]; plus shift[i] if that is there; then silu if asked.
-     * unit_factors: out[p] = sqrt(n) / max(|x[p * n … ]|_2, 1e-12).
-     * tile_weight: planes from the taps w[tap * t + i], t = 3 * ky + kx, of n channels.
-     * tile_input: planes of `tiles` tiles beside each other, with KN_STRIDE words from tile to tile, as rows for
-     * `product` or `product_bf16`; x is the first one's first pixel as `stage` leaves it, `row` floats from row to row.
-     * tile_output: y[r * row + c * pixel + i] for r < rows <= 2, c < columns, i < n <= KN_MAX_COLUMNS: what the planes
-     * of (columns + 1) / 2 tiles come to, KN_MAX_COLUMNS floats from tile to tile, plus bias[i]; plus y itself if `add`
-     */
+    /* Pixels for a convolution: out[p][i] = x[p * stride + i] for `pixels` pixels of n <= KN_TILE_CHANNELS channels,
+     * with KN_TILE_CHANNELS floats from pixel to pixel and zeros behind the n; times by[p], times scale[i], plus
+     * shift[i], each if it is there; then silu if asked */
     void (*stage)(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
                   const float *shift, bool silu, float *out);
+    /* the same for products of bfloat16: silu may be wrong by 2^-10 of it */
+    void (*stage_bf16)(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
+                       const float *shift, bool silu, float *out);
+    /* out[p] = sqrt(n) / max(|x[p * n …]|_2, 1e-12) */
     void (*unit_factors)(const float *x, size_t pixels, size_t n, float *out);
+
+    /* Convolution by tiles: conv_tiles.c tells how. Planes are the parts of a tile that are multiplied one by one;
+     * `plane` is the distance from one to the next, in words of 32 bits. First the planes of filters of n channels,
+     * with tap t = 3 * ky + kx at w + tap * t */
     void (*tile_weight[KN_TILINGS])(const float *w, size_t tap, size_t n, float *u, size_t plane);
+    /* Those of `tiles` tiles beside each other, KN_STRIDE words from tile to tile: rows for a product. x is the first
+     * tile's first pixel as `stage` leaves it, with `row` floats from row to row */
     void (*tile_input[KN_TILINGS])(const float *x, size_t row, size_t tiles, void *v, size_t plane);
     void (*tile_input_bf16[KN_TILINGS])(const float *x, size_t row, size_t tiles, void *v, size_t plane);
+    /* y[r * row + c * pixel + i] for r < rows <= 2, c < columns, i < n <= KN_MAX_COLUMNS: what the planes of
+     * (columns + 1) / 2 tiles come to, KN_MAX_COLUMNS floats from tile to tile, plus bias[i]; plus y itself if `add` */
     void (*tile_output[KN_TILINGS])(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y,
                                     size_t row, size_t pixel, size_t rows, size_t columns);
 

@@ -282,10 +282,8 @@ static void stage(const float *x, size_t stride, size_t pixels, size_t n, const 
     for (size_t p = 0; p < pixels; p++)
         for (size_t i = 0; i < KN_TILE_CHANNELS; i++) {
             double v = i < n ? x[p * stride + i] : 0;
-            if (i < n && scale)
-                v = v * (by ? by[p] : 1) * scale[i];
-            if (i < n && shift)
-                v += shift[i];
+            if (i < n)
+                v = v * (by ? by[p] : 1) * (scale ? scale[i] : 1) + (shift ? shift[i] : 0);
             out[p * KN_TILE_CHANNELS + i] = i < n && with_silu ? silu_of((float)v) : (float)v;
         }
 }
@@ -468,6 +466,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .moments = moments,
         .rotate = rotate,
         .stage = stage,
+        .stage_bf16 = stage,
         .unit_factors = unit_factors,
         .tile_weight = { tile_weight_plain, tile_weight_doubled },
         .tile_input = { tile_input_plain, tile_input_doubled },

@@ -5,20 +5,7 @@
 
 static void stage(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
                   const float *shift, bool with_silu, float *out) {
-    for (size_t p = 0; p < pixels; p++, x += stride, out += KN_TILE_CHANNELS)
-        for (size_t i = 0; i < KN_TILE_CHANNELS; i += LANES) {
-            vec v = v_zero();
-            if (i < n) {
-                v = v_take(x + i, n - i);
-                if (scale)
-                    v = v_mul(by ? v_mul(v, v_set(by[p])) : v, v_take(scale + i, n - i));
-                if (shift)
-                    v = v_add(v, v_take(shift + i, n - i));
-                if (with_silu)
-                    v = v_silu(v);
-            }
-            v_store(out + i, v);
-        }
+    stage_pixels(v_silu, x, stride, pixels, n, by, scale, shift, with_silu, out);
 }
 
 static void unit_factors(const float *x, size_t pixels, size_t n, float *out) {

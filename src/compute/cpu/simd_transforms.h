@@ -1,7 +1,42 @@
-/* The transforms of convolution by tiles, and the one of its kernels that narrower products have, too. `size` is the
- * side of a tile, 4 or 3, and a constant wherever it is used. Included after simd_product.h. */
+/* The transforms of convolution by tiles, and what its kernels for narrower products share with the others. `size` is
+ * the side of a tile, 4 or 3, and a constant wherever it is used. Included after simd_product.h. */
 #ifndef KN_COMPUTE_CPU_SIMD_TRANSFORMS_H
 #define KN_COMPUTE_CPU_SIMD_TRANSFORMS_H
+
+typedef vec map_fn(vec x);
+
+/* by, scale, shift and with_silu are known to be there or not wherever this is used. */
+static KN_ALWAYS_INLINE void stage_as(map_fn *silu_of, const float *x, size_t stride, size_t pixels, size_t n,
+                                      const float *by, const float *scale, const float *shift, bool with_silu,
+                                      float *out) {
+    for (size_t p = 0; p < pixels; p++, x += stride, out += KN_TILE_CHANNELS)
+        for (size_t i = 0; i < KN_TILE_CHANNELS; i += LANES) {
+            vec v = v_zero();
+            if (i < n) {
+                v = v_take(x + i, n - i);
+                if (by)
+                    v = v_mul(v, v_set(by[p]));
+                if (scale)
+                    v = v_mul(v, v_take(scale + i, n - i));
+                if (shift)
+                    v = v_add(v, v_take(shift + i, n - i));
+                if (with_silu)
+                    v = silu_of(v);
+            }
+            v_store(out + i, v);
+        }
+}
+
+static KN_ALWAYS_INLINE void stage_pixels(map_fn *silu_of, const float *x, size_t stride, size_t pixels, size_t n,
+                                          const float *by, const float *scale, const float *shift, bool with_silu,
+                                          float *out) {
+    if (n == KN_TILE_CHANNELS && !by && scale && shift && with_silu)
+        stage_as(silu_of, x, stride, pixels, KN_TILE_CHANNELS, NULL, scale, shift, true, out);
+    else if (n == KN_TILE_CHANNELS && by && scale && !shift && with_silu)
+        stage_as(silu_of, x, stride, pixels, KN_TILE_CHANNELS, by, scale, NULL, true, out);
+    else
+        stage_as(silu_of, x, stride, pixels, n, by, scale, shift, with_silu, out);
+}
 
 /* The transforms of one direction. */
 static KN_ALWAYS_INLINE void transform_input(size_t size, const vec x[4], vec v[4]) {
