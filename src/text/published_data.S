@@ -6,9 +6,5 @@
 kn_published_merges:
         .incbin "published_merges"
         .size   kn_published_merges, . - kn_published_merges
-        .globl  kn_published_merges_end
-        .hidden kn_published_merges_end
-kn_published_merges_end:
-        .byte   0
 
         .section .note.GNU-stack, "", %progbits
