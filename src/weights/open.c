@@ -78,7 +78,7 @@ static bool open_index(const char *path, kn_weights **ret, kn_error *err) {
 typedef struct choices {
     size_t count;
     bool published; /* they have the names under which diffusers and transformers write models */
-    bool has_shards, is_pipeline;
+    bool has_shards, is_pipeline, has_pickle;
     char name[2][NAME_MAX + 1];
 } choices;
 
@@ -92,12 +92,21 @@ static bool is_published(const char *name) {
     return false;
 }
 
+static bool is_pickle(const char *name, size_t len) {
+    static const char *const ends[] = { ".bin", ".pt", ".pth", ".ckpt" };
+    bool is = false;
+    for (size_t i = 0; i < KN_COUNT(ends); i++)
+        is |= kn_ends_with(name, len, ends[i]);
+    return is;
+}
+
 static void offer(choices *c, const char *name) {
     size_t len = strlen(name);
     bool whole = kn_ends_with(name, len, ".safetensors") || kn_ends_with(name, len, ".gguf");
     bool shard = kn_shard_stem(name) > 0, published = is_published(name);
     c->has_shards |= shard;
     c->is_pipeline |= strcmp(name, "model_index.json") == 0;
+    c->has_pickle |= is_pickle(name, len);
     if (name[0] == '.' || shard || !(whole || kn_is_shard_index(name)) || (c->published && !published))
         return;
     if (published && !c->published)
@@ -130,6 +139,10 @@ static bool choose(const char *folder, choices *ret, kn_error *err) {
     if (ret->is_pipeline)
         return kn_fail(err, KN_E_USAGE,
                        "the folder holds a whole pipeline; name one of its parts, such as its folder transformer");
+    if (ret->has_pickle)
+        return kn_fail(err, KN_E_UNSUPPORTED,
+                       "the folder holds its model as a Python pickle (.bin, .pt, .pth, .ckpt); pickle formats can run "
+                       "code and are refused; use a safetensors version");
     return kn_fail(err, KN_E_NOT_FOUND, "the folder holds no safetensors or GGUF file");
 }
 

@@ -342,7 +342,10 @@ static void a_folder_with_one_model_is_that_model(void **state) {
           "the folder holds the shards of a split model without their index (….safetensors.index.json)" },
         { { "model_index.json", "README.md" },
           "the folder holds a whole pipeline; name one of its parts, such as its folder transformer" },
-        { { "pytorch_model.bin", "config.json" }, "the folder holds no safetensors or GGUF file" },
+        { { "pytorch_model.bin", "config.json" },
+          "the folder holds its model as a Python pickle (.bin, .pt, .pth, .ckpt); pickle formats can run code and are "
+          "refused; use a safetensors version" },
+        { { "config.json", "README.md" }, "the folder holds no safetensors or GGUF file" },
     };
     KN_AUTO_BUF good;
     make_shard(0, &good);
