@@ -197,6 +197,7 @@ static bool make_settings(struct work *w, kn_error *err) {
         .sampler = o->sampler,
         .scheduler = o->scheduler,
         .rng = o->rng,
+        .vae_tiling = o->vae_tiling,
         .allow_swap = o->allow_swap,
     };
     if (o->sigmas.count) {
