@@ -93,6 +93,9 @@ static const kn_option options[] = {
                   "narrower products where the processor gains from them, or float32 throughout"),
     KN_OPT_CHOICE(0, "residency", AT(residency), residencies,
                   "free each part of the model when it is done, or keep all for the next picture of --count"),
+    KN_OPT(FLAG, 0, "vae-tiling", NULL, AT(vae_tiling),
+           "decode and encode pictures in overlapping tiles of 512 pixels, which takes less memory; without it only "
+           "what would not fit is tiled"),
     KN_OPT(FLAG, 0, "allow-swap", NULL, AT(allow_swap),
            "begin even if the memory that is free will not do; the machine may become very slow"),
 

@@ -197,6 +197,7 @@ static bool make_settings(struct work *w, kn_error *err) {
         .sampler = o->sampler,
         .scheduler = o->scheduler,
         .rng = o->rng,
+        .vae_tiling = o->vae_tiling,
         .allow_swap = o->allow_swap,
     };
     if (o->sigmas.count) {
@@ -228,6 +229,9 @@ static bool check_ending(const char *path, kn_error *err) {
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
     const char *folder = w->o->dump;
+    if (folder && w->count > 1)
+        return kn_fail(err, KN_E_USAGE, "--dump tells of one picture, and --count wants %llu",
+                       (unsigned long long)w->count);
     if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
         return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_path(folder).text);
     if (!check_ending(w->output, err))

@@ -207,7 +207,7 @@ static uint64_t bytes_for(const struct coding *c, int h, int w) {
 static struct tiling choose_tiling(const struct coding *c) {
     uint64_t limit = c->coder->memory_limit;
     int tile = 64;
-    if (c->coder->tile)
+    if (c->coder->tile && KN_MAX(c->h, c->w) > c->coder->tile)
         return (struct tiling){ c->coder->tile, c->coder->stride };
     if (limit == UINT64_MAX || bytes_for(c, c->h, c->w) <= limit)
         return (struct tiling){ 0, 0 };

@@ -23,7 +23,7 @@ typedef struct kn_coder {
     const void *network;
     kn_run *run;
     uint64_t memory_limit; /* of scratch memory, above which there are tiles; they are not made smaller than 16 cells */
-    int tile, stride;      /* 0, or tiles of so many latent cells, one every so many, whatever the limit is */
+    int tile, stride;      /* 0, or what is larger goes in tiles of so many latent cells, one every so many */
 } kn_coder;
 
 /* picture: RGB or RGBA as the VAE has it, sides multiples of its factor. *ret (malloc): [latent channels][h][w]. */

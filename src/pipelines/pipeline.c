@@ -16,11 +16,14 @@
 /* What a VAE may take beside the weights of the stage that it works for. */
 static kn_coder coder_of(kn_job *j, kn_stage stage) {
     const kn_pipeline *p = j->pipeline;
+    int tile = j->recipe->vae_tiling ? KN_VAE_TILE_SIDE / p->stages->vae->factor : 0;
     uint64_t available = kn_memory_available(), weights = j->report->stage[stage].weight_bytes;
     return (kn_coder){ .kind = p->stages->vae,
                        .network = p->vae.network,
                        .run = &j->run,
-                       .memory_limit = available == UINT64_MAX ? available : available - KN_MIN(weights, available) };
+                       .memory_limit = available == UINT64_MAX ? available : available - KN_MIN(weights, available),
+                       .tile = tile,
+                       .stride = tile - tile / 8 };
 }
 
 /* picture: RGBA. */
@@ -31,6 +34,8 @@ static bool make_latent(kn_job *j, const kn_image *picture, kn_values *ret, kn_e
     kn_values latent = { .rank = 3, .dim = { vae->latent_channels, h, w } };
     kn_image rgb = { 0 };
     bool ok = true;
+    j->host_bytes =
+        KN_MAX(j->host_bytes, sizeof(float) * (uint64_t)picture->height * picture->width * (uint64_t)vae->channels);
     if (j->hooks->plan) {
         kn_encode_shapes(&coder, (int)h, (int)w);
         latent.at = calloc(kn_values_count(&latent), sizeof *latent.at);

@@ -42,6 +42,8 @@ typedef struct kn_model_files {
 
 typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
 
+enum { KN_VAE_TILE_SIDE = 512 }; /* pixels of a tile's side where tiles are wanted; an eighth overlaps */
+
 typedef struct kn_recipe {
     const char *prompt, *negative_prompt; /* checked UTF-8 */
     int width, height;
@@ -57,6 +59,7 @@ typedef struct kn_recipe {
     int reference_count;
     unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
     const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
+    bool vae_tiling;               /* what is larger than a tile goes through the VAE in tiles in any case */
     bool allow_swap;               /* try even if it cannot fit in memory */
 } kn_recipe;
 
