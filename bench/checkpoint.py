@@ -161,10 +161,21 @@ def gguf_text(text):
     return struct.pack("<Q", len(data)) + data
 
 
-def gguf_head(stored, offsets, architecture):
-    version, pairs, is_text = 3, 1, 8
-    head = [b"GGUF", struct.pack("<IQQ", version, len(stored), pairs)]
-    head += [gguf_text("general.architecture"), struct.pack("<I", is_text), gguf_text(architecture)]
+def gguf_value(value):
+    """A number or a text, and in front what it is."""
+    match value:
+        case str():
+            return struct.pack("<I", 8) + gguf_text(value)
+        case float():
+            return struct.pack("<If", 6, value)
+        case int():
+            return struct.pack("<II", 4, value)
+
+
+def gguf_head(stored, offsets, facts):
+    version = 3
+    head = [b"GGUF", struct.pack("<IQQ", version, len(stored), len(facts))]
+    head += [gguf_text(name) + gguf_value(value) for name, value in facts.items()]
     for tensor, at in zip(stored, offsets):
         rank, number = len(tensor.shape), STORAGE[tensor.storage][2]
         head.append(gguf_text(tensor.name))
@@ -278,7 +289,8 @@ def write(path, model, storage, layers=None, seed=0, sparse=False):
     if storage in ("q8_0", "q4_k"):
         stored = list(gguf_of(tensors, storage.upper()))
         offsets, end = lay_out(stored, ALIGNMENT)
-        head = gguf_head(stored, offsets, network.architecture)
+        facts = {"general.architecture": network.architecture} | network.facts(layers or network.layers)
+        head = gguf_head(stored, offsets, facts)
     else:
         stored = list(safetensors_of(tensors, storage, network.marks))
         stored.sort(key=lambda tensor: -STORAGE[tensor.storage][1])  # so that everything is aligned without room between

@@ -1,7 +1,10 @@
 """What the programs of this folder share: running and watching a process, telling what the machine did meanwhile."""
 
+import contextlib
+import json
 import os
 import platform
+import re
 import resource
 import shlex
 import subprocess
@@ -10,6 +13,9 @@ import time
 
 # Settings of the caller that would change what either side does.
 STEERING = ("KUNO_", "MKL_", "OMP_", "OPENBLAS_", "TORCH_")
+
+
+DISTURBANCE = 0.05  # of the processors, used by others, from which on a clock on the wall tells more of them than of us
 
 
 class Disagreement(Exception):
@@ -37,6 +43,34 @@ def run(*command, watch=None):
         return seconds, used, out.read().decode()
 
 
+class Worker:
+    """A process that answers each line of JSON with one."""
+
+    def __init__(self, *command):
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(command, **streams, text=True, env=environment())
+
+    def ask(self, **what):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(what) + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            command = shlex.join(map(str, self.process.args))
+            raise Disagreement(f"'{command}' ended with status {self.process.wait()}")
+        return json.loads(answer)
+
+    def cpu_seconds(self):
+        """Of the process, which lives, since it began."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
+            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 class Busyness:
     """How much of the processors others used while we measured: what ran, less what ran for us."""
 
@@ -56,14 +90,14 @@ class Busyness:
         return sum(one.ru_utime + one.ru_stime for one in used)
 
     def others(self, of_peer=0):
-        """The share, 0 to 1; `of_peer` are the seconds that a peer's still living process has used."""
+        """The share, 0 to 1; `of_peer` are the seconds that a peer's still living process has used since then."""
         other = self.ran() - self.busy - (self.ran_for_us() - self.ours) - of_peer
         return max(0.0, other) / (time.perf_counter() - self.start) / os.cpu_count()
 
 
 def busyness_line(others):
     return f"- Others used {100 * others:.0f} % of the processors' time during the measurement" + (
-        "" if others < 0.05 else ": **the wall clock is disturbed**"
+        "" if others < DISTURBANCE else ": **the wall clock is disturbed**"
     )
 
 
@@ -80,3 +114,16 @@ def table(head, rows):
     """Markdown; the first column is text, the others are numbers."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def replace_part(path, text):
+    """Puts a report, which begins with a line "# TITLE", into a file in place of an earlier one of that title."""
+    title = text.split("\n", 1)[0]
+    parts = re.split(r"(?m)^(?=# )", path.read_text(encoding="utf-8")) if path.exists() else []
+    kept = [part.rstrip("\n") + "\n" for part in parts if part.strip()]
+    titles = [part.split("\n", 1)[0] for part in kept]
+    if title in titles:
+        kept[titles.index(title)] = text
+    else:
+        kept.append(text)
+    path.write_text("\n".join(kept), encoding="utf-8")

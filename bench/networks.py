@@ -228,6 +228,24 @@ def qwen3_4b(layers):
     yield from qwen3_text(layers, 2560, 9728)
 
 
+def qwen3_4b_facts(layers):
+    """The tokenizer is left out: whoever reads the file gives it tokens."""
+    facts = {
+        "block_count": layers,
+        "context_length": 40960,
+        "embedding_length": 2560,
+        "feed_forward_length": 9728,
+        "attention.head_count": 32,
+        "attention.head_count_kv": 8,
+        "attention.key_length": 128,
+        "attention.value_length": 128,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": 1e6,
+        "vocab_size": VOCABULARY,
+    }
+    return {f"qwen3.{name}": value for name, value in facts.items()} | {"tokenizer.ggml.model": "none"}
+
+
 def qwen3_vl_4b(layers):
     yield from qwen3_text(layers, 2560, 9728)
     yield from qwen3_vision(24, 1024, 4096, 2560)
@@ -397,6 +415,7 @@ class Network(NamedTuple):
     formats: tuple
     marks: str = "comfy_quant"  # how FP8 files say what is quantised
     architecture: str = ""  # what GGUF files call it
+    facts: object = lambda layers: {}  # what else they say of it, as llama.cpp wants it
 
 
 COMPRESSED = ("bf16", "fp8", "int8", "q8_0", "q4_k")
@@ -406,7 +425,7 @@ NETWORKS = {
     "krea2": Network(krea2, 28, ("bf16", "fp8"), marks="header"),
     "qwen-image-2.1": Network(qwen_image_21, 32, COMPRESSED, architecture="qwen_image"),
     "qwen-image": Network(qwen_image, 60, ("bf16", "fp8", "q8_0", "q4_k"), marks="none", architecture="qwen_image"),
-    "qwen3-4b": Network(qwen3_4b, 36, ("bf16", "fp8", "q8_0", "q4_k"), architecture="qwen3"),
+    "qwen3-4b": Network(qwen3_4b, 36, ("bf16", "fp8", "q8_0", "q4_k"), architecture="qwen3", facts=qwen3_4b_facts),
     "qwen3-vl-4b": Network(qwen3_vl_4b, 36, ("bf16", "fp8", "q8_0", "q4_k"), architecture="qwen3vl"),
     "qwen3-vl-8b": Network(qwen3_vl_8b, 36, COMPRESSED, architecture="qwen3vl"),
     "qwen2.5-vl-7b": Network(qwen25_vl_7b, 28, ("bf16", "fp8"), marks="scaled_fp8"),

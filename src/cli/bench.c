@@ -149,57 +149,90 @@ kn_precision kn_bench_precision(const kn_bench *b) {
     return b->o->precision && strcmp(b->o->precision, "exact") == 0 ? KN_EXACT : KN_FAST;
 }
 
-bool kn_bench_device_open(const kn_bench *b, kn_bench_device *ret, kn_error *err) {
-    *ret = (kn_bench_device){ 0 };
-    if (kn_device_open_cpu(b->o->threads.set ? (unsigned)b->o->threads.value : 0, &ret->device, err) &&
-        kn_roofline_open(ret->device, &ret->roofline, err))
-        return true;
-    kn_bench_device_close(ret);
-    return false;
+bool kn_bench_device_open(const kn_bench *b, kn_device **ret, kn_error *err) {
+    return kn_device_open_cpu(b->o->threads.set ? (unsigned)b->o->threads.value : 0, ret, err);
 }
 
-void kn_bench_device_close(kn_bench_device *d) {
-    kn_roofline_close(d->roofline);
-    kn_device_close(d->device);
+/* ---- speed ---- */
+
+kn_unit kn_bench_limit(const double peak[KN_UNIT_COUNT], kn_precision precision, bool int8) {
+    kn_unit best = KN_UNIT_FMA;
+    for (kn_unit u = KN_UNIT_BF16; u <= KN_UNIT_AMX_INT8 && precision == KN_FAST; u++) {
+        bool is_int8 = u == KN_UNIT_INT8 || u == KN_UNIT_AMX_INT8;
+        if ((int8 || !is_int8) && peak[u] > peak[best])
+            best = u;
+    }
+    return best;
 }
 
-json_t *kn_bench_peaks(const kn_bench_device *d) {
+kn_bench_speed kn_bench_speed_of(double work, const kn_bench_times *t, unsigned threads, kn_unit limit,
+                                 const double peak[KN_UNIT_COUNT]) {
+    double seconds = kn_bench_median(t->seconds, t->count), cpu = kn_bench_median(t->cpu_seconds, t->count);
+    kn_bench_speed s = { .work = work, .limit = limit };
+    memcpy(s.peak, peak, sizeof s.peak);
+    s.per_second = seconds > 0 ? work / seconds : 0;
+    s.per_second_by_cpu = cpu > 0 ? work * threads / cpu : 0;
+    s.share = peak[limit] > 0 ? s.per_second_by_cpu / peak[limit] : 0;
+    return s;
+}
+
+static json_t *json_peaks(const double peak[KN_UNIT_COUNT]) {
     json_t *peaks = json_object();
     for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
-        if (d->peak[u] > 0)
-            json_object_set_new(peaks, kn_unit_name(u), json_real(d->peak[u]));
+        if (peak[u] > 0)
+            json_object_set_new(peaks, kn_unit_name(u), json_real(peak[u]));
     return peaks;
 }
 
-static bool tell_peaks(const kn_bench *b, const kn_bench_device *d, kn_error *err) {
+static const char *per_second(kn_unit u) {
+    return kn_unit_is_memory(u) ? "B/s" : "FLOP/s";
+}
+
+bool kn_bench_add_speed(json_t *result, const kn_bench_speed *s) {
+    json_t *speed =
+        json_pack("{s:I, s:s, s:f, s:f, s:o}", "work", (json_int_t)s->work, "unit", per_second(s->limit), "per_second",
+                  s->per_second, "per_second_by_cpu", s->per_second_by_cpu, "peak", json_peaks(s->peak));
+    bool ok = speed && json_object_update(result, speed) == 0;
+    json_decref(speed);
+    return ok && (s->share <= 0 || (json_object_set_new(result, "limit", json_string(kn_unit_name(s->limit))) == 0 &&
+                                    json_object_set_new(result, "share", json_real(s->share)) == 0));
+}
+
+bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) {
+    return kn_buf_printf(text, "%.1f G%s", s->per_second * 1e-9, per_second(s->limit)) &&
+           (s->share <= 0 || kn_buf_printf(text, ", %.0f %% of %s", s->share * 100, kn_unit_name(s->limit)));
+}
+
+/* ---- the processor alone ---- */
+
+static bool tell_peaks(const kn_bench *b, const kn_device *d, const double peak[KN_UNIT_COUNT], kn_error *err) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok =
-        kn_buf_printf(&text, "%s kernels, %u threads\n", kn_device_kernels(d->device), kn_device_threads(d->device));
+    bool ok = kn_buf_printf(&text, "%s kernels, %u threads\n", kn_device_kernels(d), kn_device_threads(d));
     for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
-        if (d->peak[u] > 0)
-            ok = ok && kn_buf_printf(&text, "%-10s %10.1f %s\n", kn_unit_name(u), d->peak[u] * 1e-9,
-                                     kn_unit_is_memory(u) ? "GB/s" : "GFLOP/s");
-    return (ok || kn_fail_nomem(err, TEXT_LIMIT)) &&
-           kn_bench_tell(b,
-                         json_pack("{s:s, s:s, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d->device),
-                                   "threads", (int)kn_device_threads(d->device), "peak", kn_bench_peaks(d)),
-                         &text, err);
+        if (peak[u] > 0)
+            ok = ok && kn_buf_printf(&text, "%-10s %10.1f G%s\n", kn_unit_name(u), peak[u] * 1e-9, per_second(u));
+    json_t *result = json_pack("{s:s, s:s, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d), "threads",
+                               (int)kn_device_threads(d), "peak", json_peaks(peak));
+    return (ok || kn_fail_nomem(err, TEXT_LIMIT)) && kn_bench_tell(b, result, &text, err);
 }
 
 /* The best of several, as others only ever slow it down. */
 static bool measure_peak(kn_bench *b, kn_error *err) {
-    kn_bench_device d;
-    if (!kn_bench_device_open(b, &d, err))
-        return false;
-    for (size_t i = 0; i < b->repeat && !atomic_load(&b->stop); i++) {
+    kn_device *d = NULL;
+    kn_roofline *roofline = NULL;
+    double best[KN_UNIT_COUNT] = { 0 };
+    bool ok = kn_bench_device_open(b, &d, err) && kn_roofline_open(d, &roofline, err);
+    for (size_t i = 0; i < b->repeat && ok; i++) {
         double now[KN_UNIT_COUNT];
-        kn_roofline_measure(d.roofline, now);
+        kn_roofline_measure(roofline, now);
         for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
-            d.peak[u] = KN_MAX(d.peak[u], now[u]);
+            best[u] = KN_MAX(best[u], now[u]);
+        ok = !atomic_load(&b->stop) || kn_fail(err, KN_E_CANCELLED, "cancelled");
     }
-    bool ok = atomic_load(&b->stop) ? kn_fail(err, KN_E_CANCELLED, "cancelled") : tell_peaks(b, &d, err);
-    kn_bench_device_close(&d);
+    ok = ok && tell_peaks(b, d, best, err);
+    kn_roofline_close(roofline);
+    kn_device_close(d);
     return ok;
 }
 

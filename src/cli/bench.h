@@ -48,21 +48,31 @@ bool kn_bench_add_times(json_t *result, const kn_bench_times *t);
  * memory was out. */
 bool kn_bench_tell(const kn_bench *b, json_t *result, const kn_buf *text, kn_error *err);
 
+/* How fast something was, and how fast it could have been. */
+typedef struct kn_bench_speed {
+    double work;              /* floating-point operations, or bytes */
+    double per_second;        /* by the clock */
+    double per_second_by_cpu; /* by processor time, had all threads been busy */
+    double peak[KN_UNIT_COUNT];
+    kn_unit limit; /* the unit that could have done it fastest */
+    double share;  /* of that, by processor time; 0: the kernels have no such unit */
+} kn_bench_speed;
+
+/* The unit that could do arithmetic fastest; int8: with 8-bit integers, too. */
+kn_unit kn_bench_limit(const double peak[KN_UNIT_COUNT], kn_precision precision, bool int8);
+
+kn_bench_speed kn_bench_speed_of(double work, const kn_bench_times *t, unsigned threads, kn_unit limit,
+                                 const double peak[KN_UNIT_COUNT]);
+/* Members "work", "unit", "per_second", "per_second_by_cpu", "peak", and, if there is one, "limit" and "share". */
+bool kn_bench_add_speed(json_t *result, const kn_bench_speed *s);
+bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) KN_MUST_USE; /* "57.9 GFLOP/s  81 % of bf16" */
+
 bool kn_bench_ops(kn_bench *b, kn_error *err);
 bool kn_bench_encode(kn_bench *b, kn_error *err);
 bool kn_bench_step(kn_bench *b, kn_error *err);
 bool kn_bench_decode(kn_bench *b, kn_error *err);
 
-/* What computes, as the options have it, and the limits of that. */
-typedef struct kn_bench_device {
-    kn_device *device;
-    kn_roofline *roofline;
-    double peak[KN_UNIT_COUNT]; /* as last measured */
-} kn_bench_device;
-bool kn_bench_device_open(const kn_bench *b, kn_bench_device *ret, kn_error *err);
-void kn_bench_device_close(kn_bench_device *d);
-json_t *kn_bench_peaks(const kn_bench_device *d); /* unit by unit, those that are there */
-
+bool kn_bench_device_open(const kn_bench *b, kn_device **ret, kn_error *err); /* as the options have it */
 kn_precision kn_bench_precision(const kn_bench *b);
 
 #endif

@@ -20,7 +20,9 @@ static const double LEAST_SECONDS = 2e-3; /* of one measurement, by the clock */
 
 struct ops {
     kn_bench *bench;
-    kn_bench_device on;
+    kn_device *device;
+    kn_roofline *roofline;
+    double peak[KN_UNIT_COUNT]; /* as last measured */
     kn_run run;
     uint8_t *codes; /* of every weight */
     size_t code_bytes;
@@ -279,17 +281,10 @@ static bool moves_bytes(const struct row *r) {
     return r->operands || reads_weight(r);
 }
 
-/* The unit that could do it fastest. float32 throughout leaves only one. */
 static kn_unit limit_of(const struct ops *o, const struct row *r) {
     if (moves_bytes(r))
         return r->operands > 1 ? KN_UNIT_UPDATE : KN_UNIT_READ;
-    kn_unit best = KN_UNIT_FMA;
-    for (kn_unit u = KN_UNIT_BF16; u <= KN_UNIT_AMX_INT8 && kn_bench_precision(o->bench) == KN_FAST; u++) {
-        bool is_int8 = u == KN_UNIT_INT8 || u == KN_UNIT_AMX_INT8;
-        if ((!is_int8 || r->type == KN_I8) && o->on.peak[u] > o->on.peak[best])
-            best = u;
-    }
-    return best;
+    return kn_bench_limit(o->peak, kn_bench_precision(o->bench), r->type == KN_I8);
 }
 
 typedef struct label {
@@ -314,28 +309,17 @@ static label label_of(const struct row *r) {
 }
 
 static bool tell(const struct ops *o, const struct row *r, const kn_bench_times *t, kn_error *err) {
-    kn_unit unit = limit_of(o, r);
     const label name = label_of(r);
-    double threads = kn_device_threads(o->on.device), work = work_of(r);
-    double seconds = kn_bench_median(t->seconds, t->count), cpu = kn_bench_median(t->cpu_seconds, t->count);
-    double by_cpu = cpu > 0 ? work * threads / cpu : 0, limit = o->on.peak[unit];
-    double share = limit > 0 ? by_cpu / limit : 0; /* the limit is by processor time, too */
-    const char *per = moves_bytes(r) ? "B/s" : "FLOP/s";
+    unsigned threads = kn_device_threads(o->device);
+    const kn_bench_speed speed = kn_bench_speed_of(work_of(r), t, threads, limit_of(o, r), o->peak);
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok =
-        kn_buf_printf(&text, "%-34s %9.2f ms %9.1f G%-6s", name.text, seconds * 1e3, work / seconds * 1e-9, per) &&
-        (limit > 0 ? kn_buf_printf(&text, " %3.0f %% of %s\n", share * 100, kn_unit_name(unit))
-                   : kn_buf_add_text(&text, "\n"));
-    json_t *result = json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:s, s:f, s:f}", "bench", "ops", "name", name.text,
-                               "kernels", kn_device_kernels(o->on.device), "threads", (int)threads, "precision",
-                               kn_bench_precision(o->bench) == KN_EXACT ? "exact" : "fast", "work", (json_int_t)work,
-                               "unit", per, "per_second", work / seconds, "per_second_by_cpu", by_cpu);
-    ok = ok && result && kn_bench_add_times(result, t) &&
-         json_object_set_new(result, "peak", kn_bench_peaks(&o->on)) == 0 &&
-         (limit <= 0 || (json_object_set_new(result, "limit", json_string(kn_unit_name(unit))) == 0 &&
-                         json_object_set_new(result, "share", json_real(share)) == 0));
-    if (ok)
+    bool ok = kn_buf_printf(&text, "%-32s %9.2f ms  ", name.text, kn_bench_median(t->seconds, t->count) * 1e3) &&
+              kn_bench_print_speed(&text, &speed) && kn_buf_add_text(&text, "\n");
+    json_t *result = json_pack("{s:s, s:s, s:s, s:i, s:s}", "bench", "ops", "name", name.text, "kernels",
+                               kn_device_kernels(o->device), "threads", (int)threads, "precision",
+                               kn_bench_precision(o->bench) == KN_EXACT ? "exact" : "fast");
+    if (ok && result && kn_bench_add_times(result, t) && kn_bench_add_speed(result, &speed))
         return kn_bench_tell(o->bench, result, &text, err);
     json_decref(result);
     return kn_fail_nomem(err, TEXT_LIMIT);
@@ -382,7 +366,7 @@ static bool measure(struct ops *o, const struct row *r, kn_error *err) {
     o->y = source;
     double cpu = 0, once = measure_once(o, r, source, 1, &cpu);
     int times = once > 0 && once < LEAST_SECONDS ? KN_MIN(1 + (int)(LEAST_SECONDS / once), MOST_TIMES) : 1;
-    kn_roofline_measure(o->on.roofline, o->on.peak);
+    kn_roofline_measure(o->roofline, o->peak);
     for (t.count = 0; t.count < o->bench->repeat && o->run.err.code == KN_OK && kn_bench_wait(o->bench);) {
         once = measure_once(o, r, source, times, &cpu);
         kn_bench_count(o->bench, &t, once, cpu);
@@ -444,14 +428,14 @@ bool kn_bench_ops(kn_bench *b, kn_error *err) {
     if (!o.code_bytes)
         return kn_fail(err, KN_E_NOT_FOUND, "--filter: no operation has '%s' in its name; without it all are told",
                        kn_quote_z(b->o->filter).text);
-    if (!kn_bench_device_open(b, &o.on, err))
-        return false;
-    bool ok = kn_run_open(o.on.device, kn_bench_precision(b), &b->stop, 0, &o.run, err);
+    bool ok = kn_bench_device_open(b, &o.device, err) && kn_roofline_open(o.device, &o.roofline, err) &&
+              kn_run_open(o.device, kn_bench_precision(b), &b->stop, 0, &o.run, err);
     if (ok) {
         ok = make_codes(&o, err) && each_row(&o, measure, err);
         kn_run_close(&o.run);
     }
     free(o.codes);
-    kn_bench_device_close(&o.on);
+    kn_roofline_close(o.roofline);
+    kn_device_close(o.device);
     return ok;
 }

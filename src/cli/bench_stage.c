@@ -26,12 +26,14 @@ struct stage_bench {
     double first_seconds;     /* the first time, with what is then done once */
     double load_seconds;      /* likewise */
     double since, cpu_since;  /* when the pipeline last told something */
+    double products_since;    /* its count then */
+    double work;              /* floating-point operations of the last that was measured */
     bool is_warm, has_enough; /* one was measured; all that are wanted were */
 };
 
 /* ---- measuring ---- */
 
-/* So many digits, each of which is a token of its own; from the first-th on, so that no prompt comes twice. */
+/* So many digits, each of which is a token of its own, from the first-th on of an endless row. */
 static bool write_prompt(struct stage_bench *s, size_t digits, size_t first, kn_error *err) {
     kn_buf_clear(&s->prompt);
     for (size_t i = first; i < first + digits; i++)
@@ -52,7 +54,10 @@ static bool watch(void *ctx, const char *phase, int step, int steps) {
     } else if (is_it && (step != 1 || steps == 1)) { /* a picture's first step has other work with it */
         kn_bench_count(s->bench, t, seconds, cpu_seconds);
     }
+    if (is_it)
+        s->work = 2 * (s->report.products - s->products_since);
     s->has_enough = t->count == s->bench->repeat || (is_it && !is_last && !kn_bench_wait(s->bench));
+    s->products_since = s->report.products;
     s->since = kn_now();
     s->cpu_since = kn_now_process();
     return !s->has_enough && !(is_it && is_last); /* after that nothing of this picture is wanted */
@@ -65,7 +70,8 @@ static bool measure(struct stage_bench *s, kn_error *err) {
     for (size_t i = 0; !s->has_enough && (i == 0 || !is_whole || kn_bench_wait(s->bench)); i++) {
         kn_image picture = { 0 };
         kn_error why = { 0 };
-        if (!write_prompt(s, tokens->set ? (size_t)tokens->value : TOKENS, i, err))
+        size_t first = s->stage == KN_STAGE_ENCODE ? i : 0; /* a prompt that comes again is not encoded again */
+        if (!write_prompt(s, tokens->set ? (size_t)tokens->value : TOKENS, first, err))
             return false;
         bool done = kn_model_draw(s->model, &s->settings.recipe, &hooks, &picture, &s->report, &why);
         kn_image_free(&picture);
@@ -114,39 +120,62 @@ static bool make_settings(struct stage_bench *s, kn_error *err) {
 
 /* ---- telling ---- */
 
-static bool tell(struct stage_bench *s, kn_error *err) {
+static bool print(const struct stage_bench *s, const kn_bench_speed *speed, uint64_t rss, kn_buf *text) {
     const kn_model *m = s->model;
     const kn_recipe *r = &s->settings.recipe;
     const kn_stage_report *stage = &s->report.stage[s->stage];
+    const kn_bench_times *t = &s->times;
+    bool ok = kn_buf_printf(text,
+                            "%s, %s: %s at %dx%d, %d tokens; %s kernels, %u threads, %s\n"
+                            "median of %-4zu %.4f s, %.4f s of processor time; ",
+                            m->choice.profile->name, m->choice.architecture->title, s->phase, r->width, r->height,
+                            s->report.prompt_tokens, kn_device_kernels(m->device), kn_device_threads(m->device),
+                            m->precision == KN_EXACT ? "exact" : "fast", t->count,
+                            kn_bench_median(t->seconds, t->count), kn_bench_median(t->cpu_seconds, t->count)) &&
+              kn_bench_print_speed(text, speed) &&
+              kn_buf_printf(text,
+                            "\nthe first      %.4f s, with what is done once; %.4f s to load before\n"
+                            "runs          ",
+                            s->first_seconds, s->load_seconds);
+    for (size_t i = 0; i < t->count; i++)
+        ok = ok && kn_buf_printf(text, " %.4f", t->seconds[i]);
+    return ok &&
+           kn_buf_printf(text, "\nmemory         %s of weights, %s to work in; %s at most in all\n",
+                         kn_bytes(stage->weight_bytes).text, kn_bytes(stage->peak_bytes).text, kn_bytes(rss).text);
+}
+
+static json_t *describe(const struct stage_bench *s, uint64_t rss) {
+    const kn_model *m = s->model;
+    const kn_recipe *r = &s->settings.recipe;
+    const kn_stage_report *stage = &s->report.stage[s->stage];
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:s, s:f, s:f, s:I, s:I, s:I}", "bench", s->phase,
+                     "model", m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
+                     m->choice.variant->name, "width", r->width, "height", r->height, "prompt_tokens",
+                     s->report.prompt_tokens, "kernels", kn_device_kernels(m->device), "threads",
+                     (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast",
+                     "first_seconds", s->first_seconds, "load_seconds", s->load_seconds, "weight_bytes",
+                     (json_int_t)stage->weight_bytes, "peak_bytes", (json_int_t)stage->peak_bytes, "peak_rss_bytes",
+                     (json_int_t)rss);
+}
+
+static bool tell(const struct stage_bench *s, kn_error *err) {
+    const kn_model *m = s->model;
+    double peak[KN_UNIT_COUNT];
+    kn_roofline *roofline = NULL;
     struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
+    getrusage(RUSAGE_SELF, &used); /* before measuring the limit takes memory, too */
     uint64_t rss = (uint64_t)used.ru_maxrss * 1024;
-    const char *precision = m->precision == KN_EXACT ? "exact" : "fast";
-    unsigned threads = kn_device_threads(m->device);
-    double median = kn_bench_median(s->times.seconds, s->times.count);
-    double cpu = kn_bench_median(s->times.cpu_seconds, s->times.count);
+    if (!kn_roofline_open(m->device, &roofline, err))
+        return false;
+    kn_roofline_measure(roofline, peak);
+    kn_roofline_close(roofline);
+    const kn_bench_speed speed = kn_bench_speed_of(s->work, &s->times, kn_device_threads(m->device),
+                                                   kn_bench_limit(peak, m->precision, false), peak);
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok = kn_buf_printf(&text,
-                            "%s, %s: %s at %dx%d, %d tokens; %s kernels, %u threads, %s\n"
-                            "median of %zu   %.4f s, %.4f s of processor time\n"
-                            "the first      %.4f s, with what is done once; %.4f s to load before\n"
-                            "runs          ",
-                            m->choice.profile->name, m->choice.architecture->title, s->phase, r->width, r->height,
-                            s->report.prompt_tokens, kn_device_kernels(m->device), threads, precision, s->times.count,
-                            median, cpu, s->first_seconds, s->load_seconds);
-    for (size_t i = 0; i < s->times.count; i++)
-        ok = ok && kn_buf_printf(&text, " %.4f", s->times.seconds[i]);
-    ok = ok && kn_buf_printf(&text, "\nmemory         %s of weights, %s to work in; %s at most in all\n",
-                             kn_bytes(stage->weight_bytes).text, kn_bytes(stage->peak_bytes).text, kn_bytes(rss).text);
-    json_t *result = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:s, s:f, s:f, s:I, s:I, s:I}", "bench",
-                               s->phase, "model", m->choice.profile->name, "architecture", m->choice.architecture->name,
-                               "variant", m->choice.variant->name, "width", r->width, "height", r->height,
-                               "prompt_tokens", s->report.prompt_tokens, "kernels", kn_device_kernels(m->device),
-                               "threads", (int)threads, "precision", precision, "first_seconds", s->first_seconds,
-                               "load_seconds", s->load_seconds, "weight_bytes", (json_int_t)stage->weight_bytes,
-                               "peak_bytes", (json_int_t)stage->peak_bytes, "peak_rss_bytes", (json_int_t)rss);
-    if (ok && result && kn_bench_add_times(result, &s->times))
+    json_t *result = describe(s, rss);
+    if (print(s, &speed, rss, &text) && result && kn_bench_add_times(result, &s->times) &&
+        kn_bench_add_speed(result, &speed))
         return kn_bench_tell(s->bench, result, &text, err);
     json_decref(result);
     return kn_fail_nomem(err, TEXT_LIMIT);

@@ -41,6 +41,7 @@ struct kn_run {
     bool shapes_only;   /* ops make their results without filling them, and read neither tensors nor weights */
     kn_watch_fn *watch; /* NULL, or shown every tensor that model code calls by name; set by the caller after opening */
     void *watch_ctx;
+    double products; /* multiply-adds of matrices, convolutions and attention so far, as a paper counts them */
 };
 
 /* One run at a time per device. limit_bytes bounds the scratch memory (0 = physical memory). */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 bool kn_job_progress(kn_job *j, const char *phase, int step, int steps, kn_error *err) {
+    j->report->products = j->run.products;
     if (j->hooks->stop && atomic_load(j->hooks->stop))
         return kn_fail(err, KN_E_CANCELLED, "cancelled");
     if (j->hooks->progress && !j->hooks->progress(j->hooks->progress_ctx, phase, step, steps))

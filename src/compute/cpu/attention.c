@@ -192,14 +192,14 @@ kn_tensor kn_attention(kn_run *r, kn_tensor q, kn_kv before, kn_kv own, int head
     if (kn_elements(y) == 0)
         return y;
     a.out = kn_data(y);
+    double keys = (double)(a.segments[0].rows + a.segments[1].rows), products = 2 * (double)kn_elements(y) * keys;
+    r->products += products;
     bool narrow = kn_is_narrow(r);
     choose_tasks(&a, narrow ? kn_attention_rows_bf16(a.head) : KN_QUERY_ROWS, kn_device_threads(r->device));
     if (narrow) {
         kn_attend_bf16(&a);
         return kn_go_on(r) ? y : kn_none;
     }
-    double keys = (double)(a.segments[0].rows + a.segments[1].rows);
-    bool done = kn_parallel(r, (size_t)(a.row_groups * a.head_groups * a.kv_heads), 2.0 * (double)kn_elements(y) * keys,
-                            attend, &a);
+    bool done = kn_parallel(r, (size_t)(a.row_groups * a.head_groups * a.kv_heads), products, attend, &a);
     return done ? y : kn_none;
 }

@@ -166,6 +166,7 @@ static bool reads_unmade(const kn_conv *c) {
 static kn_tensor finish(kn_run *r, const kn_conv *c, kn_tensor y) {
     if (!y.rank || kn_elements(y) == 0)
         return y;
+    r->products += (double)kn_elements(y) * (double)(c->w->dim[1] * c->w->dim[2] * c->w->dim[3]);
     if (kn_conv_fits_tiles(c))
         kn_conv_by_tiles(c);
     else if (kn_conv_fits_few(c))

@@ -125,6 +125,7 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     int64_t rows = kn_row_count(x);
     if (!kn_go_on(r) || kn_elements(y) == 0)
         return kn_go_on(r) ? y : kn_none;
+    r->products += (double)kn_elements(y) * (double)w->dim[1];
     if (rows < (kn_is_narrow(r) ? KN_FEW_ROWS_BF16 : KN_FEW_ROWS)) {
         linear_of_few(r, rows, input, w, y);
     } else {
