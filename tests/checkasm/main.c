@@ -518,6 +518,11 @@ static const struct {
     { "tile_output", check_tile_output },
     { "turn_groups", check_turn_groups },
     { "round_int8", check_round_int8 },
+    { "scale_int8", check_scale_int8 },
+    { "to_int8", check_to_int8 },
+    { "transpose_int8", check_transpose_int8 },
+    { "product_int8", check_product_int8 },
+    { "finish_int8", check_finish_int8 },
 };
 
 static int check_all(void) {

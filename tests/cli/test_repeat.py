@@ -8,7 +8,8 @@ from kuno import GOLDEN, TINY, Case, add_cases
 DEMO = ["a red apple", "--seed", "7"]
 BASE = ["a boat", *TINY, "--seed", "7", "--size", "80x48", "--steps", "3", "--cfg", "3"]
 THREADS = (1, 2, 3, 7)
-KERNELS = ("reference", "avx2", "avx512", "avx512bf16")  # each may use those before it where the processor has no more
+# Each may use those before it where the processor has no more.
+KERNELS = ("reference", "avx2", "avx512", "avx512vnni", "avx512bf16")
 
 
 class Repeat(Case):

@@ -96,7 +96,7 @@ static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uin
 
 static void product_bf16(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
                          const float *bias, bool add) {
-    multiply_rows(v_dot_bf16, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
+    multiply_rows(v_dot_bf16, v_add, a, rows, k / PAIR, panel, c, c_stride, n, bias, add);
 }
 
 /* 2^x for -125 <= x <= 127: the whole part goes into the exponent, the rest through a polynomial, which is wrong by

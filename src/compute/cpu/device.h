@@ -22,7 +22,9 @@ typedef struct kn_workspace {
     union {                                  /* packed right-hand columns */
         float panel[KN_BLOCK * KN_GROUP_COLUMNS];
         uint16_t panel_bf16[KN_BF16_BLOCK * KN_GROUP_COLUMNS];
+        int8_t panel_int8[KN_INT8_BLOCK * KN_GROUP_COLUMNS];
     };
+    int32_t sums[KN_GROUP_COLUMNS];                            /* of packed columns of int8 */
     float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE];              /* weights on their way into the panel */
     uint16_t decoded_bf16[KN_TRANSPOSE_ROWS * KN_BF16_STRIDE]; /* the same, rounded */
     float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS];              /* attention: softmax so far for each query row */
@@ -58,6 +60,12 @@ static inline bool kn_is_stopped(const kn_run *r) {
 /* Whether products are those of bfloat16. */
 static inline bool kn_is_narrow(const kn_run *r) {
     return r->precision == KN_FAST && r->device->kernels.narrow;
+}
+
+/* Whether products of rows of x with w are those of int8. Rows must fit a workspace, which keeps sums in range, too. */
+static inline bool kn_is_int8(const kn_run *r, const kn_weight *w) {
+    return r->precision == KN_FAST && r->device->kernels.int8 && w->dtype == KN_I8 && !w->full_precision &&
+           w->rank == 2 && w->dim[1] <= KN_QUERY_ROWS * KN_STRIDE;
 }
 
 /* Whether an op should go on: nothing failed and nobody asked to stop (which becomes the run's failure here). */

@@ -20,9 +20,13 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_avx512vnni(void) {
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
 static bool has_avx512bf16(void) {
     unsigned a, b, c, d;
-    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
+    return has_avx512vnni() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
 }
 #elif defined(__aarch64__)
 
@@ -44,6 +48,7 @@ static const struct {
 #if defined(__x86_64__)
     { "avx2", has_avx2, kn_kernels_init_avx2 },
     { "avx512", has_avx512, kn_kernels_init_avx512 },
+    { "avx512vnni", has_avx512vnni, kn_kernels_init_avx512vnni },
     { "avx512bf16", has_avx512bf16, kn_kernels_init_avx512bf16 },
 #elif defined(__aarch64__)
     { "neon", has_neon, kn_kernels_init_neon },

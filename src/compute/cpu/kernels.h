@@ -39,6 +39,11 @@ enum {
     KN_FEW_ROWS_BF16 = 16,
     KN_DOT_COLUMNS = 4, /* columns at once for `dots_bf16` */
 
+    /* and for int8: four elements in a float's place */
+    KN_INT8_BLOCK = 4 * KN_BLOCK,
+    KN_INT8_STEP = 64,
+    KN_INT8_COLUMNS = 64,
+
     /* convolution by tiles */
     KN_TILE_CHANNELS = 32, /* that a convolution by tiles stages at a time */
     KN_MAX_PLANES = 16,    /* of such a tile */
@@ -149,6 +154,18 @@ typedef struct kn_kernels {
      * 127, s = max(max |x| / 127, 1e-30), ties of x / s to even. Both give the same bits in every tier */
     void (*turn_groups)(float *x, size_t n, size_t group);
     void (*round_int8)(float *x, size_t n);
+
+    /* Products of int8 with sums in int32. `int8`: they are faster here than those of float32. scale_int8 is the s of
+     * round_int8, NaN if x holds NaN or an infinity; to_int8 makes bytes 128 + q, which rows consist of. Of the product
+     * c is int32, and bias NULL */
+    bool int8;
+    float (*scale_int8)(const float *x, size_t n);
+    void (*to_int8)(const float *x, size_t n, float s, uint8_t *dst);
+    /* as transpose: panel[i / 4][j][i % 4] = row j, element i; adds 128 times the sum of row j to sums[j] */
+    void (*transpose_int8)(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums);
+    kn_product_fn *product_int8;
+    /* c[j] = (c[j] - sums[j]) * (by * scale[j]) + bias[j], from int32 to float32 */
+    void (*finish_int8)(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n);
 } kn_kernels;
 
 /* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. */
@@ -162,6 +179,7 @@ void kn_kernels_init(kn_kernels *k, int tier); /* a tier that is here */
 void kn_kernels_init_reference(kn_kernels *k);
 void kn_kernels_init_avx2(kn_kernels *k);
 void kn_kernels_init_avx512(kn_kernels *k);
+void kn_kernels_init_avx512vnni(kn_kernels *k);
 void kn_kernels_init_avx512bf16(kn_kernels *k);
 void kn_kernels_init_neon(kn_kernels *k);
 

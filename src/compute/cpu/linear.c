@@ -113,6 +113,16 @@ static void linear_of_few(kn_run *r, int64_t rows, kn_tensor x, const kn_weight 
     kn_drop(r, rounded);
 }
 
+static void multiply_floats(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor y) {
+    int64_t rows = kn_row_count(x);
+    if (rows < (kn_is_narrow(r) ? KN_FEW_ROWS_BF16 : KN_FEW_ROWS)) {
+        linear_of_few(r, rows, x, w, y);
+    } else {
+        struct rows s = { kn_data(x), kn_last_dim(x) };
+        kn_multiply(r, rows, fill_from_rows, &s, w, y);
+    }
+}
+
 kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
     if (!kn_op_starts(r, "linear", x, 1) || !kn_weight_fits(r, w, 2, "a linear layer"))
         return kn_none;
@@ -121,19 +131,18 @@ kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
                     kn_shape(w->rank, w->dim).text, kn_shape(x.rank, x.dim).text);
         return kn_none;
     }
-    kn_tensor y = kn_new_like(r, x, w->dim[0]), input = kn_input_of(r, x, w);
-    int64_t rows = kn_row_count(x);
+    kn_tensor y = kn_new_like(r, x, w->dim[0]);
     if (!kn_go_on(r) || kn_elements(y) == 0)
         return kn_go_on(r) ? y : kn_none;
     r->products += (double)kn_elements(y) * (double)w->dim[1];
-    if (rows < (kn_is_narrow(r) ? KN_FEW_ROWS_BF16 : KN_FEW_ROWS)) {
-        linear_of_few(r, rows, input, w, y);
+    if (kn_is_int8(r, w)) {
+        kn_multiply_int8(r, x, w, y);
     } else {
-        struct rows s = { kn_data(input), kn_last_dim(input) };
-        kn_multiply(r, rows, fill_from_rows, &s, w, y);
+        kn_tensor input = kn_input_of(r, x, w);
+        multiply_floats(r, input, w, y);
+        if (input.at != x.at)
+            kn_drop(r, input);
     }
-    if (input.at != x.at)
-        kn_drop(r, input);
     return kn_go_on(r) ? y : kn_none;
 }
 

@@ -19,16 +19,24 @@ enum {
 };
 
 struct product;
+
+/* Part of the weight, [n columns, k elements], to a panel; the columns are `at` … of the task's. */
 typedef void pack_fn(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
-                     void *panel);
+                     int64_t at);
+
+/* What the storage of the weight, or of the rows, left out: applied to the sums of rows and columns. */
+typedef void finish_fn(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                       int64_t to);
 
 /* What is multiplied: how long a pass is, and how it comes to its operands. */
 struct kind {
     int64_t block, step, columns; /* elements of a pass, what they are filled up to; columns of a panel */
     size_t element_bytes;
-    void (*put)(const float *x, size_t n, void *dst);
+    void (*put)(const float *x, size_t n, void *dst); /* of fill functions */
+    kn_pool_fn *pack_rows;
     pack_fn *pack;
     kn_product_fn *product;
+    finish_fn *finish; /* NULL: nothing is left out */
 };
 
 struct product {
@@ -39,8 +47,8 @@ struct product {
     const void *ctx;
     float *out;
     const float *bias; /* what sums begin with */
-    bool finish;       /* scales are left to be applied to the sums, and the bias with them */
     uint8_t *packed;   /* [passes][packed_rows] parts of rows */
+    float *row_scale;  /* [packed_rows], of int8 */
     int64_t passes, packed_rows;
     int64_t first, rows; /* the block of rows in work */
     int64_t task_rows, row_tasks, task_columns, column_tasks;
@@ -62,7 +70,7 @@ static void put_floats(const float *x, size_t n, void *dst) {
 }
 
 static void pack_floats(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
-                        void *panel) {
+                        int64_t at) {
     const kn_stored *s = &p->stored;
     const kn_kernels *kernels = &p->run->device->kernels;
     for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
@@ -77,7 +85,7 @@ static void pack_floats(const struct product *p, kn_workspace *ws, int64_t colum
             from = ws->decoded;
             stride = ROW_BYTES;
         }
-        kernels->transpose(from, stride, group, k, (float *)panel + j);
+        kernels->transpose(from, stride, group, k, ws->panel + at * KN_BLOCK + j);
     }
 }
 
@@ -94,9 +102,8 @@ void kn_decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, 
 }
 
 /* Scales of the weight wait for the sums, so that they round nothing. */
-
 static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
-                      void *panel) {
+                      int64_t at) {
     const kn_stored *s = &p->stored;
     const kn_kernels *kernels = &p->run->device->kernels;
     for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
@@ -109,8 +116,53 @@ static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column,
             from = ws->decoded_bf16;
             stride = ROW_BYTES;
         }
-        kernels->transpose_bf16(from, stride, group, k, (uint16_t *)panel + 2 * j);
+        kernels->transpose_bf16(from, stride, group, k, ws->panel_bf16 + at * KN_BF16_BLOCK + 2 * j);
     }
+}
+
+/* Scales and biases of columns from … to - 1. */
+struct factors {
+    float scale[KN_GROUP_COLUMNS], bias[KN_GROUP_COLUMNS];
+};
+
+static struct factors factors_of(const kn_weight *w, int64_t from, int64_t to) {
+    struct factors f;
+    for (int64_t j = from; j < to; j++) {
+        f.scale[j - from] = kn_scale_of(w, j);
+        f.bias[j - from] = w->bias ? w->bias[j] : 0;
+    }
+    return f;
+}
+
+static void finish_bf16(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                        int64_t to) {
+    (void)ws;
+    struct factors f = factors_of(p->stored.w, from, to);
+    for (int64_t i = 0; i < rows; i++) {
+        float *c = p->out + (p->first + row + i) * p->stored.columns + from;
+        p->run->device->kernels.affine(c, f.scale, f.bias, false, c, (size_t)(to - from));
+    }
+}
+
+/* ---- int8 ---- */
+
+static void pack_int8(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
+                      int64_t at) {
+    const kn_stored *s = &p->stored;
+    if (k0 == 0)
+        memset(ws->sums + at, 0, KN_INT8_COLUMNS * sizeof *ws->sums);
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS)
+        p->run->device->kernels.transpose_int8((const int8_t *)kn_stored_at(s, column + (int64_t)j, k0), s->row_bytes,
+                                               KN_MIN(n - j, KN_TRANSPOSE_ROWS), k,
+                                               ws->panel_int8 + at * KN_INT8_BLOCK + 4 * j, ws->sums + at + j);
+}
+
+static void finish_int8(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                        int64_t to) {
+    struct factors f = factors_of(p->stored.w, from, to);
+    for (int64_t i = 0; i < rows; i++)
+        p->run->device->kernels.finish_int8(p->out + (p->first + row + i) * p->stored.columns + from, ws->sums, f.scale,
+                                            p->row_scale[row + i], f.bias, (size_t)(to - from));
 }
 
 /* ---- blocks of rows and tasks ---- */
@@ -123,8 +175,10 @@ static uint8_t *packed_at(const struct product *p, int64_t pass, int64_t row) {
     return p->packed + (size_t)(pass * p->packed_rows + row) * ROW_BYTES;
 }
 
-static void pack_rows(void *ctx, int64_t from, int64_t count) {
+static void pack_rows(void *ctx, size_t item, unsigned thread) {
+    (void)thread;
     const struct product *p = ctx;
+    int64_t from = (int64_t)item * PACK_ROWS, count = KN_MIN(PACK_ROWS, p->rows - from);
     for (int64_t pass = 0; pass < p->passes; pass++) {
         kn_left left = { packed_at(p, pass, from), ROW_BYTES, p->kind.element_bytes, p->kind.put };
         int64_t k = length_of_pass(p, pass), filled = parts(k, p->kind.step) * p->kind.step;
@@ -134,17 +188,26 @@ static void pack_rows(void *ctx, int64_t from, int64_t count) {
     }
 }
 
-/* What the storage of the weight left out of some columns: out = out * scale + bias. */
-static void finish_columns(const struct product *p, int64_t row, int64_t rows, int64_t from, int64_t to) {
-    const kn_weight *w = p->stored.w;
-    float scale[KN_GROUP_COLUMNS], bias[KN_GROUP_COLUMNS];
-    for (int64_t j = from; j < to; j++) {
-        scale[j - from] = kn_scale_of(w, j);
-        bias[j - from] = w->bias ? w->bias[j] : 0;
-    }
-    for (int64_t i = row; i < row + rows; i++) {
-        float *c = p->out + i * p->stored.columns + from;
-        p->run->device->kernels.affine(c, scale, bias, false, c, (size_t)(to - from));
+/* Whole rows, since they have a scale each. */
+static void pack_rows_int8(void *ctx, size_t item, unsigned thread) {
+    const struct product *p = ctx;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    size_t width = (size_t)p->stored.inner, group = (size_t)p->stored.w->turned_group;
+    float *turned = p->run->device->workspace[thread].rows;
+    int64_t from = (int64_t)item * PACK_ROWS, to = KN_MIN(from + PACK_ROWS, p->rows);
+    for (int64_t row = from; row < to; row++) {
+        const float *x = (const float *)p->ctx + (size_t)(p->first + row) * width;
+        if (group) {
+            memcpy(turned, x, width * sizeof *x);
+            kernels->turn_groups(turned, width, group);
+            x = turned;
+        }
+        p->row_scale[row] = kernels->scale_int8(x, width);
+        for (int64_t pass = 0; pass < p->passes; pass++) {
+            int64_t k = length_of_pass(p, pass), filled = parts(k, KN_INT8_STEP) * KN_INT8_STEP;
+            kernels->to_int8(x + pass * KN_INT8_BLOCK, (size_t)k, p->row_scale[row], packed_at(p, pass, row));
+            memset(packed_at(p, pass, row) + k, 0, (size_t)(filled - k));
+        }
     }
 }
 
@@ -172,13 +235,12 @@ static void multiply_columns(void *ctx, size_t item, unsigned thread) {
             return;
         int64_t k = length_of_pass(p, pass);
         for (int64_t j = from; j < to; j += kind->columns)
-            kind->pack(p, ws, j, (size_t)KN_MIN(kind->columns, to - j), pass * kind->block, (size_t)k,
-                       ws->panel + (j - from) * KN_BLOCK);
+            kind->pack(p, ws, j, (size_t)KN_MIN(kind->columns, to - j), pass * kind->block, (size_t)k, j - from);
         for (int64_t i = 0; i < rows; i += STRIP_ROWS)
             multiply_strip(p, ws, pass, row + i, KN_MIN(STRIP_ROWS, rows - i), from, to);
     }
-    if (p->finish)
-        finish_columns(p, p->first + row, rows, from, to);
+    if (kind->finish)
+        kind->finish(p, ws, row, rows, from, to);
 }
 
 /* Blocks and tasks are as large as caches allow, tasks small enough that every thread gets some. */
@@ -205,43 +267,68 @@ static void fill_with_bias(const struct product *p, int64_t rows) {
             p->out[i * p->stored.columns + j] = p->stored.w->bias ? p->stored.w->bias[j] : 0;
 }
 
-static struct kind floats_of(const kn_kernels *k) {
-    return (struct kind){ KN_BLOCK, 1, (int64_t)k->columns, sizeof(float), put_floats, pack_floats, k->product };
-}
-
-static struct kind bf16_of(const kn_kernels *k) {
-    return (struct kind){ KN_BF16_BLOCK, KN_BF16_STEP, KN_BF16_COLUMNS, sizeof(uint16_t),
-                          k->to_bf16,    pack_bf16,    k->product_bf16 };
+static void multiply(struct product *p, int64_t rows) {
+    kn_run *r = p->run;
+    if (p->stored.inner == 0) {
+        if (!r->shapes_only)
+            fill_with_bias(p, rows);
+        return;
+    }
+    if (!p->kind.finish)
+        p->bias = p->stored.w->bias;
+    p->passes = parts(p->stored.inner, p->kind.block);
+    choose_tasks(p, rows, kn_device_threads(r->device));
+    int64_t words = p->passes * p->packed_rows * KN_STRIDE;
+    kn_tensor packed = kn_new(r, 1, (int64_t[]){ words + p->packed_rows });
+    p->packed = (uint8_t *)kn_data(packed);
+    p->row_scale = kn_data(packed) + words;
+    for (; p->first < rows && kn_go_on(r); p->first += p->packed_rows) {
+        p->rows = KN_MIN(p->packed_rows, rows - p->first);
+        p->row_tasks = parts(p->rows, p->task_rows);
+        double elements = (double)p->rows * (double)p->stored.inner;
+        kn_parallel(r, (size_t)parts(p->rows, PACK_ROWS), elements, p->kind.pack_rows, p);
+        kn_parallel(r, (size_t)(p->row_tasks * p->column_tasks), elements * (double)p->stored.columns, multiply_columns,
+                    p);
+    }
+    kn_drop(r, packed);
 }
 
 void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out) {
-    bool narrow = kn_is_narrow(r);
+    const kn_kernels *k = &r->device->kernels;
+    struct product p = { .run = r, .stored = kn_stored_of(w), .fill = fill, .ctx = ctx, .out = kn_data(out) };
+    if (kn_is_narrow(r))
+        p.kind = (struct kind){ .block = KN_BF16_BLOCK,
+                                .step = KN_BF16_STEP,
+                                .columns = KN_BF16_COLUMNS,
+                                .element_bytes = sizeof(uint16_t),
+                                .put = k->to_bf16,
+                                .pack_rows = pack_rows,
+                                .pack = pack_bf16,
+                                .product = k->product_bf16,
+                                .finish = kn_scale_is_one(w) ? NULL : finish_bf16 };
+    else
+        p.kind = (struct kind){ .block = KN_BLOCK,
+                                .step = 1,
+                                .columns = (int64_t)k->columns,
+                                .element_bytes = sizeof(float),
+                                .put = put_floats,
+                                .pack_rows = pack_rows,
+                                .pack = pack_floats,
+                                .product = k->product };
+    multiply(&p, rows);
+}
+
+void kn_multiply_int8(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor out) {
     struct product p = { .run = r,
                          .stored = kn_stored_of(w),
-                         .kind = narrow ? bf16_of(&r->device->kernels) : floats_of(&r->device->kernels),
-                         .fill = fill,
-                         .ctx = ctx,
+                         .ctx = kn_data(x),
                          .out = kn_data(out),
-                         .finish = narrow && !kn_scale_is_one(w) };
-    if (p.stored.inner == 0) {
-        if (!r->shapes_only)
-            fill_with_bias(&p, rows);
-        return;
-    }
-    if (!p.finish)
-        p.bias = w->bias;
-    p.passes = parts(p.stored.inner, p.kind.block);
-    choose_tasks(&p, rows, kn_device_threads(r->device));
-    int64_t words = p.passes * p.packed_rows * KN_STRIDE;
-    kn_tensor packed = kn_new(r, 1, &words);
-    p.packed = (uint8_t *)kn_data(packed);
-    for (; p.first < rows && kn_go_on(r); p.first += p.packed_rows) {
-        double work = (double)p.stored.inner;
-        p.rows = KN_MIN(p.packed_rows, rows - p.first);
-        p.row_tasks = parts(p.rows, p.task_rows);
-        kn_parallel_ranges(r, p.rows, PACK_ROWS, (double)p.rows * work, pack_rows, &p);
-        kn_parallel(r, (size_t)(p.row_tasks * p.column_tasks), (double)p.rows * (double)p.stored.columns * work,
-                    multiply_columns, &p);
-    }
-    kn_drop(r, packed);
+                         .kind = { .block = KN_INT8_BLOCK,
+                                   .step = KN_INT8_STEP,
+                                   .columns = KN_INT8_COLUMNS,
+                                   .pack_rows = pack_rows_int8,
+                                   .pack = pack_int8,
+                                   .product = r->device->kernels.product_int8,
+                                   .finish = finish_int8 } };
+    multiply(&p, kn_row_count(x));
 }

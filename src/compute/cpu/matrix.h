@@ -32,6 +32,9 @@ typedef void kn_fill_fn(const void *ctx, int64_t first, int64_t rows, int64_t k0
 /* w is taken as [columns, inner], whatever its rank; out is [rows, columns]. */
 void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out);
 
+/* The same where kn_is_int8: rows of x [..., in] are turned and rounded as w asks for. */
+void kn_multiply_int8(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor out);
+
 /* k elements of w, as they are stored, in bfloat16 [k] at `to`; their scale is left out. */
 void kn_decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, const void *from, size_t k,
                     uint16_t *to);

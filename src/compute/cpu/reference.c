@@ -414,6 +414,55 @@ static void round_int8(float *x, size_t n) {
         x[i] = rintf(x[i] / scale) * scale;
 }
 
+static float scale_int8(const float *x, size_t n) {
+    float largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return NAN;
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    return fmaxf(largest / 127, 1e-30f);
+}
+
+static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] = isfinite(x[i] / s) ? (uint8_t)(128 + (int)rintf(x[i] / s)) : 128;
+}
+
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+    size_t filled = (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP;
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
+        for (size_t i = 0; i < filled; i++) {
+            int8_t q = j < rows && i < k ? src[j * stride + i] : 0;
+            panel[(i / 4 * KN_INT8_COLUMNS + j) * 4 + i % 4] = q;
+            sums[j] += 128 * q;
+        }
+}
+
+static void product_int8(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride,
+                         size_t n, const float *bias, bool add) {
+    (void)bias;
+    const uint8_t *a = left;
+    const int8_t *panel = right;
+    for (size_t i = 0; i < rows; i++, a += KN_STRIDE * sizeof *c, c += c_stride)
+        for (size_t j = 0; j < n; j++) {
+            int32_t sum = 0;
+            if (add)
+                memcpy(&sum, c + j, sizeof sum);
+            for (size_t p = 0; p < k; p++)
+                sum += a[p] * panel[(p / 4 * KN_INT8_COLUMNS + j) * 4 + p % 4];
+            memcpy(c + j, &sum, sizeof sum);
+        }
+}
+
+static void finish_int8(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n) {
+    for (size_t j = 0; j < n; j++) {
+        int32_t sum;
+        memcpy(&sum, c + j, sizeof sum);
+        c[j] = (float)((double)(sum - sums[j]) * by * scale[j] + bias[j]);
+    }
+}
+
 void kn_kernels_init_reference(kn_kernels *k) {
     *k = (kn_kernels){
         .name = "reference",
@@ -474,5 +523,10 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,
+        .scale_int8 = scale_int8,
+        .to_int8 = to_int8,
+        .transpose_int8 = transpose_int8,
+        .product_int8 = product_int8,
+        .finish_int8 = finish_int8,
     };
 }

@@ -58,7 +58,7 @@ static void gather(const float *src, size_t stride, size_t n, size_t k, float *p
 
 static void product(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
                     const float *bias, bool add) {
-    multiply_rows(v_fma, a, rows, k, panel, c, c_stride, n, bias, add);
+    multiply_rows(v_fma, v_add, a, rows, k, panel, c, c_stride, n, bias, add);
 }
 
 /* Two sums per row whatever the number of rows; four rows share what is loaded of w. */

@@ -8,10 +8,11 @@
 enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD, LINE = 16 /* words */ };
 
 typedef vec multiply_add_fn(vec a, vec b, vec sum);
+typedef vec plus_fn(vec a, vec b);
 
 /* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
-static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, const uint8_t *a,
-                                  size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
+static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, plus_fn *plus,
+                                  const uint8_t *a, size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
                                   const float *bias, bool add) {
     vec sum[TILE_ROWS][TILE_VECTORS];
     KN_UNROLL
@@ -47,22 +48,22 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
             float *to = c + i * c_stride + v * LANES;
             size_t left = n - v * LANES;
             if (add)
-                sum[i][v] = v_add(sum[i][v], v_take(to, left));
+                sum[i][v] = plus(sum[i][v], v_take(to, left));
             else if (bias)
-                sum[i][v] = v_add(sum[i][v], v_take(bias + v * LANES, left));
+                sum[i][v] = plus(sum[i][v], v_take(bias + v * LANES, left));
             v_put(to, sum[i][v], left);
         }
     }
 }
 
-static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add, const uint8_t *a, size_t k,
-                                     const uint8_t *panel, float *c, size_t c_stride, size_t n, const float *bias,
-                                     bool add) {
+static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add, plus_fn *plus, const uint8_t *a,
+                                     size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
+                                     const float *bias, bool add) {
     switch ((n + LANES - 1) / LANES) {
 #define WIDTH(count)                                                                                                   \
     case count:                                                                                                        \
         if (count <= TILE_VECTORS)                                                                                     \
-            tile(rows, KN_MIN(count, TILE_VECTORS), multiply_add, a, k, panel, c, c_stride, n, bias, add);             \
+            tile(rows, KN_MIN(count, TILE_VECTORS), multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);       \
         break;
         WIDTH(1)
         WIDTH(2)
@@ -73,12 +74,12 @@ static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add,
     }
 }
 
-static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, const void *left, size_t rows, size_t k,
-                                           const void *panel, float *c, size_t c_stride, size_t n, const float *bias,
-                                           bool add) {
+static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, plus_fn *plus, const void *left, size_t rows,
+                                           size_t k, const void *panel, float *c, size_t c_stride, size_t n,
+                                           const float *bias, bool add) {
     const uint8_t *a = left;
     for (; rows >= TILE_ROWS; rows -= TILE_ROWS) {
-        tile_of(TILE_ROWS, multiply_add, a, k, panel, c, c_stride, n, bias, add);
+        tile_of(TILE_ROWS, multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);
         a += TILE_ROWS * ROW_BYTES;
         c += TILE_ROWS * c_stride;
     }
@@ -86,7 +87,7 @@ static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, const 
 #define REST(count)                                                                                                    \
     case count:                                                                                                        \
         if (count < TILE_ROWS)                                                                                         \
-            tile_of(KN_MIN(count, TILE_ROWS), multiply_add, a, k, panel, c, c_stride, n, bias, add);                   \
+            tile_of(KN_MIN(count, TILE_ROWS), multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);             \
         break;
         REST(1)
         REST(2)
