@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 #if defined(__x86_64__)
@@ -68,17 +69,46 @@ void kn_kernels_init(kn_kernels *k, int tier) {
         tiers[t].init(k);
 }
 
-/* The number of tiers that KUNO_CPU allows. */
-static bool count_allowed(int *ret, kn_error *err) {
+/* ---- the choice ---- */
+
+/* Operands of a small product, as float32 or bfloat16: the same bytes. */
+enum { ROWS = 48, WORDS = 64 };
+
+typedef struct probe {
+    KN_ALIGNED(64) float rows[ROWS * KN_STRIDE], panel[WORDS * KN_MAX_COLUMNS], sums[ROWS * KN_MAX_COLUMNS];
+} probe;
+
+/* What one of several such products takes when nothing disturbs it. */
+static double least_time(probe *p, kn_product_fn *product, size_t k, size_t columns) {
+    enum { BURSTS = 12 };
+    double least = 1;
+    for (int burst = 0; burst < BURSTS; burst++) {
+        double start = kn_now();
+        product(p->rows, ROWS, k, p->panel, p->sums, KN_MAX_COLUMNS, columns, NULL, false);
+        least = KN_MIN(least, kn_now() - start);
+    }
+    return least;
+}
+
+/* Some processors have instructions for bfloat16 that are slower than those for float32. */
+static bool narrow_pays(const kn_kernels *k) {
+    probe p = { 0 };
+    double words = least_time(&p, k->product, WORDS, k->columns) / (double)k->columns;
+    double pairs = least_time(&p, k->product_bf16, 2 * WORDS, KN_BF16_COLUMNS) / (2.0 * KN_BF16_COLUMNS);
+    return 1.25 * pairs < words;
+}
+
+/* The tier that KUNO_CPU names; -1 without it. */
+static bool read_asked(int *ret, kn_error *err) {
     const char *asked = getenv("KUNO_CPU");
     KN_AUTO_BUF known;
     kn_buf_init(&known, 80);
-    *ret = (int)KN_COUNT(tiers);
+    *ret = -1;
     if (!asked || !*asked)
         return true;
     for (int t = 0; t < (int)KN_COUNT(tiers); t++) {
         if (strcmp(asked, tiers[t].name) == 0) {
-            *ret = t + 1;
+            *ret = t;
             return true;
         }
         if (!kn_buf_printf(&known, "%s%s", t ? ", " : "", tiers[t].name))
@@ -88,12 +118,14 @@ static bool count_allowed(int *ret, kn_error *err) {
 }
 
 bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
-    int allowed = 0;
-    if (!count_allowed(&allowed, err))
+    int asked = -1;
+    if (!read_asked(&asked, err))
         return false;
-    int best = allowed - 1;
+    int best = asked >= 0 ? asked : (int)KN_COUNT(tiers) - 1;
     while (!tiers[best].is_here())
         best--;
     kn_kernels_init(ret, best);
+    if (asked < 0 && ret->narrow && !narrow_pays(ret))
+        kn_kernels_init(ret, best - 1);
     return true;
 }

@@ -168,7 +168,9 @@ typedef struct kn_kernels {
     void (*finish_int8)(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n);
 } kn_kernels;
 
-/* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. */
+/* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. Where products
+ * of bfloat16 turn out to be no faster than those of float32, the tier that adds them is left out unless it is named.
+ */
 bool kn_kernels_choose(kn_kernels *ret, kn_error *err);
 
 /* Tiers from 0 (reference): name, and whether this machine has it. NULL behind the last one. */
