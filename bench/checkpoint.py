@@ -282,15 +282,16 @@ class Pools:
 # Whole files
 
 
-def write(path, model, storage, layers=None, seed=0, sparse=False):
-    """Writes a file and returns how long it is. sparse: without random numbers, as long as others, of no size on disk."""
+def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
+    """Writes a file and returns how long it is. sparse: without random numbers, as long as others, of no size on disk.
+    facts: what a GGUF file says beside what others of that model say."""
     network = NETWORKS[model]
     tensors = network.tensors(network.layers if layers is None else layers)
     if storage in ("q8_0", "q4_k"):
         stored = list(gguf_of(tensors, storage.upper()))
         offsets, end = lay_out(stored, ALIGNMENT)
-        facts = {"general.architecture": network.architecture} | network.facts(layers or network.layers)
-        head = gguf_head(stored, offsets, facts)
+        said = {"general.architecture": network.architecture} | network.facts(layers or network.layers)
+        head = gguf_head(stored, offsets, said | (facts or {}))
     else:
         stored = list(safetensors_of(tensors, storage, network.marks))
         stored.sort(key=lambda tensor: -STORAGE[tensor.storage][1])  # so that everything is aligned without room between

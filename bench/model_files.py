@@ -24,11 +24,12 @@ class ModelFiles:
             part.rename(path)
         return path
 
-    def model(self, name, storage, layers=None):
+    def model(self, name, storage, layers=None, mark="", **facts):
+        """mark: of files that say other facts than those usually do, which is why they need a name of their own."""
         ending = "gguf" if storage.startswith("q") else "safetensors"
         of_layers = f"-{layers}" if layers else ""
-        path = self.folder / f"{name}-{storage}{of_layers}.{ending}"
-        return self.made(path, lambda part: checkpoint.write(part, name, storage, layers))
+        path = self.folder / f"{name}-{storage}{of_layers}{mark}.{ending}"
+        return self.made(path, lambda part: checkpoint.write(part, name, storage, layers, facts=facts))
 
     def tokenizer(self):
         return self.made(self.folder / "tokenizer.json", random_tokenizer.write)

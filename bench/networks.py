@@ -229,7 +229,6 @@ def qwen3_4b(layers):
 
 
 def qwen3_4b_facts(layers):
-    """The tokenizer is left out: whoever reads the file gives it tokens."""
     facts = {
         "block_count": layers,
         "context_length": 40960,
@@ -243,7 +242,7 @@ def qwen3_4b_facts(layers):
         "rope.freq_base": 1e6,
         "vocab_size": VOCABULARY,
     }
-    return {f"qwen3.{name}": value for name, value in facts.items()} | {"tokenizer.ggml.model": "none"}
+    return {f"qwen3.{name}": value for name, value in facts.items()}
 
 
 def qwen3_vl_4b(layers):

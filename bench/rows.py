@@ -122,7 +122,7 @@ class Model(NamedTuple):
 
 ENCODER = ("qwen3-4b", "q8_0", 2)
 MODELS = {
-    "z-image": Model("Z-Image", 30, {"text_encoder": ENCODER, "vae": ("flux-ae", "bf16", None)}, "z_image", 112, 2),
+    "z-image": Model("Z-Image", 30, {"text_encoder": ENCODER, "vae": ("flux-ae", "bf16", None)}, "z_image", 104, 2),
     "krea2": Model(
         "Krea 2",
         28,
@@ -166,9 +166,9 @@ def steps_of_sdcpp():
                       stage("step", name, storage, 1, size, model.tokens), ("sdcpp", peer), 20, 40,
                       layers=(1, model.layers))
     # The release that pip compiles for this processor reads nothing but whole models.
-    peer = {"package": "stable_diffusion_cpp", "size": 256, "tokens": 112}
+    peer = {"package": "stable_diffusion_cpp", "size": 256, "tokens": 104}
     yield Row("sdcpp-compiled-z-image-q8_0-256", "sdcpp-compiled", "Z-Image, a step at 256x256, Q8_0, compiled here",
-              stage("step", "z-image", "q8_0", 30, 256, 112), ("sdcpp", peer), 20, 40, layers=(30, 30), quick=False)
+              stage("step", "z-image", "q8_0", 30, 256, 104), ("sdcpp", peer), 20, 40, layers=(30, 30), quick=False)
 
 
 def encoders():

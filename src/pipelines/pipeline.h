@@ -101,7 +101,7 @@ typedef struct kn_stage_report {
 
 typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
-    double products; /* as in a kn_run; up to date whenever progress is told */
+    double products;                             /* as in a kn_run; up to date whenever progress is told */
     int prompt_tokens;                           /* that the model saw, its template included */
     int dropped_tokens, dropped_negative_tokens; /* known when "encode" is told: cut from the end of a long prompt */
 } kn_draw_report;
