@@ -2,6 +2,7 @@
 
 #include "compute/cpu/conv.h"
 #include "compute/cpu/norm.h"
+#include "compute/cpu/stored.h"
 
 static const kn_pad around = { 1, 1, 1, 1 }; /* 3x3, same size */
 
@@ -37,12 +38,18 @@ void kn_conv_unit_factors(const kn_conv *c, int64_t y, int64_t x, int64_t pixels
 /* ---- sums over channels ---- */
 
 kn_summing kn_summing_of(const kn_conv *c) {
-    kn_summing s = { .kernels = &c->run->device->kernels, .narrow = kn_is_narrow(c->run), .channels = c->channels };
-    s.per_word = s.narrow ? 2 : 1;
-    s.at_once = s.narrow ? KN_BF16_BLOCK : KN_BLOCK;
-    s.passes = (s.channels + s.at_once - 1) / s.at_once;
-    s.words = s.narrow ? (s.channels + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP / 2 : s.channels;
-    s.columns = s.narrow ? KN_BF16_COLUMNS : (int64_t)s.kernels->columns;
+    const kn_kernels *kernels = &c->run->device->kernels;
+    bool narrow = kn_is_narrow(c->run);
+    kn_summing s = { .kernels = kernels,
+                     .narrow = narrow,
+                     .product = narrow ? kernels->product_bf16 : kernels->product,
+                     .per_word = narrow ? 2 : 1,
+                     .at_once = narrow ? KN_BF16_BLOCK : KN_BLOCK,
+                     .words = c->channels,
+                     .columns = narrow ? KN_BF16_COLUMNS : (int64_t)kernels->columns };
+    s.passes = (c->channels + s.at_once - 1) / s.at_once;
+    if (narrow)
+        s.words = (c->channels + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP / 2;
     return s;
 }
 
@@ -51,11 +58,7 @@ void kn_sum_channels(const kn_summing *s, const float *input, int64_t rows, cons
     int64_t words_at_once = s->at_once / s->per_word;
     for (int64_t at = 0; at < s->words; at += words_at_once) {
         size_t k = (size_t)(KN_MIN(words_at_once, s->words - at) * s->per_word);
-        if (s->narrow)
-            s->kernels->product_bf16((const uint16_t *)input, (size_t)rows, k, (const uint16_t *)panel, output,
-                                     KN_MAX_COLUMNS, (size_t)n, NULL, at > 0);
-        else
-            s->kernels->product(input, (size_t)rows, k, panel, output, KN_MAX_COLUMNS, (size_t)n, NULL, at > 0);
+        s->product(input, (size_t)rows, k, panel, output, KN_MAX_COLUMNS, (size_t)n, NULL, at > 0);
         input += rows * KN_STRIDE;
         panel += words_at_once * s->columns;
     }
@@ -76,10 +79,9 @@ void kn_pack_columns(const kn_summing *s, const float *rows, size_t count, int64
 
 void kn_conv_decode(const kn_conv *c, int64_t filter, int64_t tap, int64_t k0, size_t k, float *to) {
     const kn_weight *w = c->w;
-    size_t tap_bytes = kn_dtype_bytes(w->dtype, (size_t)c->channels);
-    const uint8_t *from = (const uint8_t *)w->data + (size_t)(w->dim[1] * w->dim[2] * filter + tap) * tap_bytes;
-    c->run->device->kernels.decode[w->dtype](from + kn_dtype_bytes(w->dtype, (size_t)k0), k,
-                                             w->row_scale ? w->row_scale[filter] : w->scale, to);
+    kn_stored stored = kn_stored_of(w);
+    c->run->device->kernels.decode[w->dtype](kn_stored_at(&stored, filter, tap * c->channels + k0), k,
+                                             kn_scale_of(w, filter), to);
 }
 
 /* ---- any kernel, any stride: the rows of an implicit matrix ---- */

@@ -32,7 +32,7 @@ void kn_conv_unit_factors(const kn_conv *c, int64_t y, int64_t x, int64_t pixels
 typedef struct kn_summing {
     const kn_kernels *kernels;
     bool narrow;
-    int64_t channels; /* of the picture */
+    kn_product_fn *product;
     int64_t per_word; /* channels in a word */
     int64_t at_once;  /* channels multiplied in one pass */
     int64_t passes;   /* for all of them */
