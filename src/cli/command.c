@@ -3,7 +3,13 @@
 #include <string.h>
 
 const kn_command *const kn_commands[KN_COMMAND_COUNT] = {
-    &kn_command_generate, &kn_command_inspect_models, &kn_command_serve, &kn_command_check, &kn_command_resources,
+    &kn_command_generate, &kn_command_inspect_models, &kn_command_serve,
+    &kn_command_check,    &kn_command_resources,      &kn_command_bench,
+};
+
+const kn_name kn_precision_names[KN_PRECISION_NAMES] = {
+    { "fast", { NULL }, "narrower products where the processor gains from them" },
+    { "exact", { NULL }, "float32 throughout" },
 };
 
 const kn_command *kn_command_find(const char *name) {

@@ -30,6 +30,21 @@ def stops_strace():
 WHY_NOT = stops_strace()
 
 
+def traced_calls(trace):
+    """(line where it begins, line where it ends, text) of each call; calls of several threads may be interleaved."""
+    calls, open_calls = [], {}
+    for number, line in enumerate(trace.splitlines(), 1):
+        thread, _, text = line.partition(" ")
+        if text.endswith("<unfinished ...>"):
+            open_calls[thread] = number, text.removesuffix("<unfinished ...>")
+        elif "resumed>" in text and thread in open_calls:
+            begun, start = open_calls.pop(thread)
+            calls.append((begun, number, start.rstrip() + text.partition("resumed>")[2]))
+        else:
+            calls.append((number, number, text.strip()))
+    return calls
+
+
 @unittest.skipIf(WHY_NOT, WHY_NOT)
 class Crashes(Case):
     def traced(self, *rules):
@@ -116,19 +131,20 @@ class Crashes(Case):
         server.generate()
         server.wait_idle()
         server.stop()
-        trace = (self.folder / "trace").read_text().splitlines()
+        calls = traced_calls((self.folder / "trace").read_text())
 
         def first(pattern, after=0):
-            for number, line in enumerate(trace[after:], after):
-                if re.search(pattern, line):
-                    return number
+            """When the first such call ended that began after this."""
+            for begun, ended, text in calls:
+                if begun > after and re.search(pattern, text):
+                    return begun, ended
             raise AssertionError(f"no {pattern}")
-        made = first(rf'openat\(.*"{MARKER}", .*O_CREAT\|O_EXCL')
-        file_synced = first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0", made)
-        folder_synced = first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
-        sent = first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP", made)
-        self.assertLess(folder_synced, sent)
-        removed = first(rf'unlinkat\(.*"{MARKER}"', sent)
+        _, made = first(rf'openat\(.*"{MARKER}", .*O_CREAT\|O_EXCL')
+        _, file_synced = first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0", made)
+        _, folder_synced = first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
+        sending, sent = first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP")
+        self.assertLess(folder_synced, sending)
+        _, removed = first(rf'unlinkat\(.*"{MARKER}"', sent)
         first(r"fsync\(\d+<[^>]*/state>\) *= 0", removed)
 
 
