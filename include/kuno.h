@@ -13,6 +13,10 @@
  *     kuno_image_free(&image);
  *     kuno_model_close(model);
  *
+ * Everything that `kuno generate` can do is here, too: pictures to work from, noise schedules, several pictures of one
+ * prompt. A model remembers what encoders made of a prompt and of given pictures, within limits, so that drawing again
+ * from the same begins with the diffusion model.
+ *
  * Nothing is downloaded, no network is used, nothing is printed. Functions return a kuno_code; on failure they fill
  * *error (which may be NULL) and leave their outputs alone. A model serves one call at a time; different models may be
  * used by different threads at once. Pointers must not be NULL where nothing else is said.
@@ -57,10 +61,11 @@ typedef enum kuno_precision {
 typedef struct kuno_model_options {
     const char *config;          /* a models.toml; NULL: the user's own, if there is one */
     const char *profile;         /* a profile in it; NULL: its default_model, else the built-in "demo" */
-    const char *diffusion_model; /* files that take the place of the profile's; NULL: the profile's */
+    const char *diffusion_model; /* files or folders in place of the profile's; NULL: the profile's */
     const char *text_encoder;
+    const char *vision; /* where the text encoder's file has no vision encoder in it */
     const char *vae;
-    const char *tokenizer; /* a folder or a tokenizer.json */
+    const char *tokenizer; /* a folder or a tokenizer.json; NULL and none in the profile: Qwen's, which is built in */
     unsigned threads;      /* 0: one per processor that this process may use */
     kuno_precision precision;
     int keep_loaded; /* 0: free each stage when it is done, as one picture needs; 1: keep all for the next picture */
@@ -85,36 +90,78 @@ typedef struct kuno_progress {
 /* Called by the thread that called kuno_generate, after something has been done. Anything but 0 stops the call. */
 typedef int kuno_progress_fn(void *context, const kuno_progress *progress);
 
+typedef struct kuno_image {
+    int width, height, channels; /* channels: 4 (RGBA) or 3 (RGB) */
+    unsigned char *pixels;       /* height rows of width * channels bytes, top first */
+    uint64_t seed;               /* of a drawn picture */
+    char *parameters;            /* its settings as text, as they go into the PNG; UTF-8. NULL: none */
+} kuno_image;
+
+/* What is pointed at is needed until the call returns, and not changed. */
 typedef struct kuno_request {
     const char *prompt;          /* UTF-8, not empty */
     const char *negative_prompt; /* used when there is guidance; NULL: none */
-    int width, height;           /* pixels, multiples of 16; 0: the model's default */
+    int width, height;           /* pixels, multiples of 16; 0: of the given pictures, else the model's default */
     int steps;                   /* 0: the model's default */
     double cfg;                  /* guidance, 1 = off, for Krea 2 0 = off; negative: the model's default */
     uint64_t seed;               /* of the noise, used when random_seed is 0 */
     int random_seed;             /* 1: choose a seed; kuno_image tells which */
-    const char *sampler;         /* NULL: the model's default, "euler" for most */
-    const char *scheduler;       /* NULL: the model's own */
-    int allow_swap;              /* 1: begin even if the memory that is free will not do */
-    kuno_progress_fn *progress;  /* may be NULL */
+
+    /* Pictures to work from: those that the prompt is about, as <image1>, <image2>, …, and one to start from in place
+     * of noise alone. The model's architecture must be able to. */
+    const kuno_image *references;
+    int reference_count;
+    const kuno_image *init_image; /* NULL: none */
+    double strength;              /* how much of it may change, 0 … 1; negative: the default, 0.6 */
+
+    /* How steps are made and spaced. */
+    const char *sampler;       /* NULL: the model's default, "euler" for most */
+    const char *scheduler;     /* NULL: the model's own */
+    double flow_shift, mu;     /* what moves the noise levels; NAN: the model's own */
+    double shift_y1, shift_y2; /* the ends of mu where it follows from the picture's size; NAN: its own */
+    const float *sigmas;       /* noise levels of one's own, falling; NULL: from the scheduler */
+    size_t sigma_count;        /* the steps, with or without the final 0 */
+    const char *rng;           /* whose noise a seed gives; NULL: "torch-cpu" */
+    const float *init_noise;   /* instead of noise from the seed: [channels][h][w] of the latent; or NULL */
+    size_t init_noise_count;   /* values of it */
+
+    int vae_tiling;             /* 1: decode and encode in tiles in any case, which takes less memory */
+    int allow_swap;             /* 1: begin even if the memory that is free will not do */
+    const char *dump;           /* a folder for dump.safetensors: what happens on the way to one picture; NULL: none */
+    kuno_progress_fn *progress; /* may be NULL */
     void *progress_context;
 } kuno_request;
 
 /* Everything at the model's defaults, random seed, no prompt. Every request starts so: a zeroed one asks for cfg 0. */
 KUNO_API void kuno_request_init(kuno_request *request);
 
-typedef struct kuno_image {
-    int width, height, channels; /* channels: 4 (RGBA) or 3 (RGB) */
-    unsigned char *pixels;       /* height rows of width * channels bytes, top first */
-    uint64_t seed;
-    char *parameters; /* the settings as text, as it goes into the PNG; UTF-8 */
-} kuno_image;
-
 KUNO_API kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_image *ret, kuno_error *error);
-KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image, and of NULL */
+/* The same with `count` seeds that follow each other; ret has room for so many. All are drawn, or none is given. */
+enum { KUNO_BATCH_MAX = 10000 };
+KUNO_API kuno_code kuno_generate_batch(kuno_model *model, const kuno_request *request, size_t count, kuno_image *ret,
+                                       kuno_error *error);
 
-/* Written beside its place and renamed when complete; an existing file is replaced. Holds the settings as text. */
+/* What the last call on a model did; times and runs are those of all its pictures together. */
+enum { KUNO_STAGES = 5 };
+typedef struct kuno_stage {
+    const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: it was no part of the pictures */
+    int runs, reused; /* how often it was done, and how often an earlier picture's results served instead */
+    double load_seconds, seconds;
+    uint64_t weight_bytes, peak_bytes; /* stored weights; most memory beside them in use */
+} kuno_stage;
+typedef struct kuno_report {
+    kuno_stage stages[KUNO_STAGES];
+    int prompt_tokens;                           /* that the model saw, its template included */
+    int dropped_tokens, dropped_negative_tokens; /* cut from the end of a prompt that was too long */
+} kuno_report;
+KUNO_API void kuno_model_report(const kuno_model *model, kuno_report *ret);
+
+/* A PNG, JPEG or WebP file as upright RGBA, within limits that keep hostile files from taking the memory. */
+KUNO_API kuno_code kuno_image_read(const char *path, kuno_image *ret, kuno_error *error);
+/* Written beside its place and renamed when complete; an existing file is replaced. Holds the settings as text, unless
+ * there are none. */
 KUNO_API kuno_code kuno_image_write_png(const kuno_image *image, const char *path, kuno_error *error);
+KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image, and of NULL */
 
 KUNO_API const char *kuno_version(void);
 

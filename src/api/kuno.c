@@ -1,13 +1,18 @@
 /* The public API over the pipelines: copies what callers own, keeps the flag that stops a call, maps errors. */
 #include "kuno.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "image/parameters.h"
 #include "image/png.h"
+#include "image/read.h"
+#include "pipelines/conditions.h"
+#include "pipelines/dump.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
@@ -16,7 +21,8 @@ enum { TEXT_LIMIT = 4 << 20, PNG_LIMIT = 1 << 30 };
 struct kuno_model {
     kn_model *model;
     atomic_bool stop;
-    char *text[6]; /* copies of the options' texts */
+    char *text[7];          /* copies of the options' texts */
+    kn_draw_report reports; /* of the last call's pictures */
 };
 
 static kuno_code give(const kn_error *from, kuno_error *to) {
@@ -36,7 +42,8 @@ static bool copy_text(const char *text, char **ret, kn_error *err) {
 
 kuno_code kuno_model_open(const kuno_model_options *options, kuno_model **ret, kuno_error *error) {
     const kuno_model_options nothing = { 0 }, *o = options ? options : &nothing;
-    const char *const texts[] = { o->config, o->profile, o->diffusion_model, o->text_encoder, o->vae, o->tokenizer };
+    const char *const texts[] = { o->config, o->profile, o->diffusion_model, o->text_encoder,
+                                  o->vision, o->vae,     o->tokenizer };
     kn_error err = { 0 };
     kuno_model *m = calloc(1, sizeof *m);
     if (!m) {
@@ -52,8 +59,9 @@ kuno_code kuno_model_open(const kuno_model_options *options, kuno_model **ret, k
             .profile = m->text[1],
             .diffusion_model = m->text[2],
             .text_encoder = m->text[3],
-            .vae = m->text[4],
-            .tokenizer = m->text[5],
+            .vision = m->text[4],
+            .vae = m->text[5],
+            .tokenizer = m->text[6],
             .threads = { .given = o->threads > 0, .value = o->threads },
             .precision = o->precision == KUNO_EXACT ? "exact" : "fast",
             .residency = o->keep_loaded ? "cached" : "staged",
@@ -82,21 +90,63 @@ void kuno_cancel(kuno_model *model) {
 }
 
 void kuno_request_init(kuno_request *request) {
-    *request = (kuno_request){ .cfg = -1, .random_seed = 1 };
+    *request = (kuno_request){
+        .cfg = -1, .random_seed = 1, .strength = -1, .flow_shift = NAN, .mu = NAN, .shift_y1 = NAN, .shift_y2 = NAN
+    };
 }
 
-struct watcher {
+/* One call on a model. */
+struct call {
+    kuno_model *model;
     const kuno_request *request;
     double start;
+    kn_image picture[KN_MAX_REFERENCES + 1]; /* references, then the one to start from; owned */
+    kn_settings settings;
+    kn_dump *dump;
 };
 
 static bool progress(void *ctx, const char *phase, int step, int steps) {
-    const struct watcher *w = ctx;
-    const kuno_progress p = { .phase = phase, .step = step, .steps = steps, .seconds = kn_now() - w->start };
-    return !w->request->progress || w->request->progress(w->request->progress_context, &p) == 0;
+    const struct call *c = ctx;
+    const kuno_progress p = { .phase = phase, .step = step, .steps = steps, .seconds = kn_now() - c->start };
+    return !c->request->progress || c->request->progress(c->request->progress_context, &p) == 0;
 }
 
-static bool make_settings(const kn_model *m, const kuno_request *q, kn_settings *ret, kn_error *err) {
+/* A copy with an alpha channel. */
+static bool take_picture(const char *what, const kuno_image *from, kn_image *ret, kn_error *err) {
+    if (!from->pixels || from->width < 1 || from->height < 1 || (from->channels != 3 && from->channels != 4))
+        return kn_fail(err, KN_E_USAGE, "%s: not a picture of %d channels and %dx%d pixels", what, from->channels,
+                       from->width, from->height);
+    uint32_t width = (uint32_t)from->width, height = (uint32_t)from->height;
+    kn_image copy = { 0 };
+    if (!kn_image_check_size(width, height, &KN_IMAGE_LIMITS, err) || !kn_image_new(width, height, 4, &copy, err))
+        return kn_fail_within(err, "%s", what);
+    for (size_t i = 0, n = (size_t)width * height; i < n; i++) {
+        const unsigned char *pixel = from->pixels + i * (size_t)from->channels;
+        const uint8_t rgba[4] = { pixel[0], pixel[1], pixel[2], from->channels == 4 ? pixel[3] : 255 };
+        memcpy(copy.pixels + 4 * i, rgba, sizeof rgba);
+    }
+    *ret = copy;
+    return true;
+}
+
+static bool take_pictures(struct call *c, kn_error *err) {
+    const kuno_request *q = c->request;
+    if (q->reference_count < 0 || q->reference_count > KN_MAX_REFERENCES)
+        return kn_fail(err, KN_E_RANGE, "%d reference pictures; 0 to %d are possible", q->reference_count,
+                       KN_MAX_REFERENCES);
+    for (int i = 0; i < q->reference_count; i++)
+        if (!take_picture("reference", &q->references[i], &c->picture[i], err))
+            return false;
+    return !q->init_image || take_picture("init image", q->init_image, &c->picture[q->reference_count], err);
+}
+
+static kn_optional unless_nan(double value) {
+    return (kn_optional){ .given = !isnan(value), .value = value };
+}
+
+static bool make_settings(struct call *c, kn_error *err) {
+    const kuno_request *q = c->request;
+    const kn_model_choice *m = &c->model->model->choice;
     const kn_wish wish = {
         .prompt = q->prompt,
         .negative_prompt = q->negative_prompt,
@@ -104,42 +154,132 @@ static bool make_settings(const kn_model *m, const kuno_request *q, kn_settings 
         .height = { .given = q->height != 0, .value = q->height },
         .steps = { .given = q->steps != 0, .value = q->steps },
         .cfg = { .given = q->cfg >= 0, .value = q->cfg },
+        .shift = { unless_nan(q->flow_shift), unless_nan(q->mu), unless_nan(q->shift_y1), unless_nan(q->shift_y2) },
         .seed = q->seed,
         .seed_given = !q->random_seed,
         .sampler = q->sampler,
         .scheduler = q->scheduler,
+        .rng = q->rng,
+        .sigmas = q->sigmas,
+        .sigma_count = q->sigma_count,
+        .init_noise = q->init_noise,
+        .init_noise_count = q->init_noise_count,
+        .references = c->picture,
+        .reference_count = q->reference_count,
+        .init_image = q->init_image ? &c->picture[q->reference_count] : NULL,
+        .strength = { .given = q->strength >= 0, .value = q->strength },
+        .vae_tiling = q->vae_tiling != 0,
         .allow_swap = q->allow_swap != 0,
     };
-    return kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, ret, err);
+    return take_pictures(c, err) &&
+           kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &c->settings, err);
 }
 
-kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_image *ret, kuno_error *error) {
-    kn_error err = { 0 };
-    kn_model *m = model->model;
-    struct watcher watcher = { .request = request, .start = kn_now() };
-    const kn_hooks hooks = { .progress = progress, .progress_ctx = &watcher, .stop = &model->stop };
-    kn_settings settings;
+static bool draw(struct call *c, kuno_image *ret, kn_error *err) {
+    kn_model *m = c->model->model;
+    const kn_hooks hooks = { .progress = progress,
+                             .progress_ctx = c,
+                             .dump = c->dump ? kn_dump_add : NULL,
+                             .dump_ctx = c->dump,
+                             .stop = &c->model->stop };
     kn_image picture = { 0 };
     kn_draw_report report;
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
+    if (!kn_settings_describe(&c->settings, m->choice.profile->name, &text, err))
+        return false;
+    char *parameters = strdup(text.data);
+    if (!parameters)
+        return kn_fail_nomem(err, text.len);
+    if (!kn_model_draw(m, &c->settings.recipe, &hooks, &picture, &report, err)) {
+        free(parameters);
+        return false;
+    }
+    kn_draw_report_add(&c->model->reports, &report);
+    *ret = (kuno_image){ .width = (int)picture.width,
+                         .height = (int)picture.height,
+                         .channels = (int)picture.channels,
+                         .pixels = picture.pixels,
+                         .seed = c->settings.recipe.seed,
+                         .parameters = parameters };
+    return true;
+}
+
+static bool draw_all(struct call *c, size_t count, kuno_image *ret, kn_error *err) {
+    const char *dump = c->request->dump;
+    if (dump && !(c->dump = kn_dump_new()))
+        return kn_fail_nomem(err, sizeof(void *));
+    for (size_t i = 0; i < count; i++, c->settings.recipe.seed++)
+        if (!draw(c, &ret[i], err))
+            return false;
+    return !dump || kn_dump_write(c->dump, dump, err);
+}
+
+static bool check_count(const struct call *c, size_t count, kn_error *err) {
+    if (count > 1 && c->request->dump)
+        return kn_fail(err, KN_E_USAGE, "a dump tells of one picture, and %zu are wanted", count);
+    return c->settings.recipe.seed <= UINT64_MAX - (count - 1) ||
+           kn_fail(err, KN_E_USAGE, "the last seed would be beyond 18446744073709551615");
+}
+
+kuno_code kuno_generate_batch(kuno_model *model, const kuno_request *request, size_t count, kuno_image *ret,
+                              kuno_error *error) {
+    kn_error err = { 0 };
+    struct call c = { .model = model, .request = request, .start = kn_now() };
+    if (count < 1 || count > KUNO_BATCH_MAX) {
+        kn_fail(&err, KN_E_RANGE, "%zu pictures; 1 to %d are possible", count, KUNO_BATCH_MAX);
+        return give(&err, error);
+    }
+    kuno_image *drawn = calloc(count, sizeof *drawn);
     atomic_store(&model->stop, false);
-    bool ok = make_settings(m, request, &settings, &err) &&
-              kn_model_draw(m, &settings.recipe, &hooks, &picture, &report, &err) &&
-              kn_settings_describe(&settings, m->choice.profile->name, &text, &err);
-    char *parameters = ok ? strdup(text.data) : NULL;
-    if (ok && !parameters)
-        ok = kn_fail_nomem(&err, text.len);
+    model->reports = (kn_draw_report){ 0 };
+    bool ok = (drawn || kn_fail_nomem(&err, count * sizeof *drawn)) && make_settings(&c, &err) &&
+              check_count(&c, count, &err) && draw_all(&c, count, drawn, &err);
     if (ok)
-        *ret = (kuno_image){ .width = (int)picture.width,
-                             .height = (int)picture.height,
-                             .channels = (int)picture.channels,
-                             .pixels = picture.pixels,
-                             .seed = settings.recipe.seed,
-                             .parameters = parameters };
-    else
-        kn_image_free(&picture);
+        memcpy(ret, drawn, count * sizeof *drawn);
+    for (size_t i = 0; !ok && drawn && i < count; i++)
+        kuno_image_free(&drawn[i]);
+    free(drawn);
+    kn_dump_free(c.dump);
+    for (size_t i = 0; i < KN_COUNT(c.picture); i++)
+        kn_image_free(&c.picture[i]);
     return ok ? KUNO_OK : give(&err, error);
+}
+
+kuno_code kuno_generate(kuno_model *model, const kuno_request *request, kuno_image *ret, kuno_error *error) {
+    return kuno_generate_batch(model, request, 1, ret, error);
+}
+
+void kuno_model_report(const kuno_model *model, kuno_report *ret) {
+    const kn_draw_report *from = &model->reports;
+    _Static_assert((int)KUNO_STAGES == (int)KN_STAGE_COUNT, "the stages of a pipeline");
+    *ret = (kuno_report){ .prompt_tokens = from->prompt_tokens,
+                          .dropped_tokens = from->dropped_tokens,
+                          .dropped_negative_tokens = from->dropped_negative_tokens };
+    for (int i = 0; i < KUNO_STAGES; i++) {
+        const kn_stage_report *s = &from->stage[i];
+        ret->stages[i] = (kuno_stage){ .name = s->name,
+                                       .runs = s->runs,
+                                       .reused = s->reused,
+                                       .load_seconds = s->load_seconds,
+                                       .seconds = s->seconds,
+                                       .weight_bytes = s->weight_bytes,
+                                       .peak_bytes = s->peak_bytes };
+    }
+}
+
+kuno_code kuno_image_read(const char *path, kuno_image *ret, kuno_error *error) {
+    kn_error err = { 0 };
+    kn_image picture = { 0 };
+    if (!kn_image_read_file(path, &KN_IMAGE_LIMITS, &picture, &err)) {
+        kn_fail_within(&err, "'%s'", kn_quote_path(path).text);
+        return give(&err, error);
+    }
+    *ret = (kuno_image){ .width = (int)picture.width,
+                         .height = (int)picture.height,
+                         .channels = (int)picture.channels,
+                         .pixels = picture.pixels };
+    return KUNO_OK;
 }
 
 void kuno_image_free(kuno_image *image) {

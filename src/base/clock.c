@@ -2,8 +2,20 @@
 
 #include <time.h>
 
-double kn_now(void) {
+static double read_clock(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double kn_now(void) {
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+double kn_now_process(void) {
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+double kn_now_thread(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }

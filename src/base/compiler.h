@@ -9,6 +9,17 @@
 #define KN_NORETURN          __attribute__((noreturn))
 #define KN_ALWAYS_INLINE     inline __attribute__((always_inline))
 
+/* A function for processors that have more than the rest of its file asks for: KN_TARGET("avx2,fma"). */
+#define KN_TARGET(features) __attribute__((target(features)))
+
+/* For measurements: somebody unseen reads the memory at p, or a vector register v, and may change it. */
+#define KN_USE_MEMORY(p) __asm__ volatile("" : : "r"(p) : "memory")
+#if defined(__x86_64__)
+#define KN_USE_VECTOR(v) __asm__ volatile("" : "+v"(v))
+#else
+#define KN_USE_VECTOR(v) __asm__ volatile("" : "+w"(v))
+#endif
+
 /* In front of a loop with a small constant count, whose arrays are to become registers. */
 #if defined(__clang__)
 #define KN_UNROLL _Pragma("unroll")

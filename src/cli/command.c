@@ -2,7 +2,16 @@
 
 #include <string.h>
 
-const kn_command *const kn_commands[KN_COMMAND_COUNT] = { &kn_command_generate, &kn_command_inspect_models };
+const kn_command *const kn_commands[KN_COMMAND_COUNT] = {
+    &kn_command_generate,
+    &kn_command_inspect_models,
+    &kn_command_bench,
+};
+
+const kn_name kn_precision_names[KN_PRECISION_NAMES] = {
+    { "fast", { NULL }, "narrower products where the processor gains from them" },
+    { "exact", { NULL }, "float32 throughout" },
+};
 
 const kn_command *kn_command_find(const char *name) {
     for (size_t i = 0; i < KN_COMMAND_COUNT; i++) {

@@ -13,11 +13,15 @@ typedef struct kn_command {
     int (*run)(const void *given);                   /* returns the exit status */
 } kn_command;
 
-extern const kn_command kn_command_generate, kn_command_inspect_models;
+extern const kn_command kn_command_bench, kn_command_generate, kn_command_inspect_models;
 
-enum { KN_COMMAND_COUNT = 2 };
+enum { KN_COMMAND_COUNT = 3 };
 extern const kn_command *const kn_commands[KN_COMMAND_COUNT];
 
 const kn_command *kn_command_find(const char *name);
+
+/* What several commands choose from. */
+enum { KN_PRECISION_NAMES = 2 };
+extern const kn_name kn_precision_names[KN_PRECISION_NAMES];
 
 #endif

@@ -68,12 +68,15 @@ static bool bash_values(const kn_option *row, kn_buf *into) {
 
 static bool bash_command(const kn_command *c, kn_buf *into) {
     bool has_files = false;
+    const kn_option *names = NULL; /* an operand that is one of a few */
     bool ok = kn_buf_printf(into, "    %s)\n        case $prev in\n", c->name);
     for (size_t i = 0; i < c->option_count && ok; i++) {
         const kn_option *row = &c->options[i];
         if (row->name && values_of(row) != NOTHING)
             ok = bash_values(row, into);
         has_files |= !row->name && values_of(row) == FILES;
+        if (!row->name && values_of(row) == NAMES)
+            names = row;
     }
     ok =
         ok && kn_buf_add_text(into, "        *)\n            if [[ $cur == -* ]]; then\n                _kuno_words '");
@@ -85,8 +88,11 @@ static bool bash_command(const kn_command *c, kn_buf *into) {
         ok = kn_buf_printf(into, "%s--%s", first ? "" : " ", row->name);
         first = false;
     }
-    return ok && kn_buf_printf(into, "'\n%s            fi ;;\n        esac ;;\n",
-                               has_files ? "            else\n                _kuno_paths -f\n" : "");
+    ok = ok && kn_buf_printf(into, "'\n%s", has_files ? "            else\n                _kuno_paths -f\n" : "");
+    if (names)
+        ok = ok && kn_buf_add_text(into, "            else\n                _kuno_words '") && add_names(names, into) &&
+             kn_buf_add_text(into, "'\n");
+    return ok && kn_buf_add_text(into, "            fi ;;\n        esac ;;\n");
 }
 
 bool kn_docs_bash(kn_buf *into) {
@@ -220,7 +226,7 @@ bool kn_docs_fish(kn_buf *into) {
              add_escaped(kn_commands[c]->help, "\\", into) && kn_buf_add_text(into, "'\n");
         for (size_t i = 0; i < kn_commands[c]->option_count && ok; i++) {
             const kn_option *row = &kn_commands[c]->options[i];
-            if (row->name || values_of(row) == FILES)
+            if (row->name || values_of(row) == FILES || values_of(row) == NAMES)
                 ok = fish_option(kn_commands[c], row, into);
         }
     }

@@ -8,10 +8,6 @@
 #include "sampling/schedule.h"
 
 static const kn_name devices[] = { { "cpu", { NULL }, "all processors, or as many as --threads says" } };
-static const kn_name precisions[] = {
-    { "fast", { NULL }, "narrower products where the processor gains from them" },
-    { "exact", { NULL }, "float32 throughout" },
-};
 static const kn_name residencies[] = {
     { "staged", { NULL }, "each part of the model leaves memory when it is done" },
     { "cached", { NULL }, "all parts stay for the next picture of --count" },
@@ -53,7 +49,8 @@ static const kn_option options[] = {
     KN_OPT(PATH, 0, "vision", "FILE", AT(vision),
            "use this in place of the profile's vision encoder, or of the one in the text encoder's file"),
     KN_OPT(PATH, 0, "vae", "FILE", AT(vae), "use this in place of the profile's VAE"),
-    KN_OPT(PATH, 0, "tokenizer-path", "DIR", AT(tokenizer_path), "use this in place of the profile's tokenizer"),
+    KN_OPT(PATH, 0, "tokenizer-path", "DIR", AT(tokenizer_path),
+           "use this tokenizer in place of the profile's or of Qwen's, which is built in"),
 
     KN_OPT_GROUP("Sampling (defaults are the model's)"),
     KN_OPT_RANGE(INTEGER, 0, "steps", "N", AT(steps), 1, KN_MAX_STEPS, "sampling steps"),
@@ -92,10 +89,13 @@ static const kn_option options[] = {
     KN_OPT_CHOICE(0, "device", AT(device), devices, "what computes"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
                  "processors to use (default: all that this process may use)"),
-    KN_OPT_CHOICE(0, "precision", AT(precision), precisions,
+    KN_OPT_CHOICE(0, "precision", AT(precision), kn_precision_names,
                   "narrower products where the processor gains from them, or float32 throughout"),
     KN_OPT_CHOICE(0, "residency", AT(residency), residencies,
                   "free each part of the model when it is done, or keep all for the next picture of --count"),
+    KN_OPT(FLAG, 0, "vae-tiling", NULL, AT(vae_tiling),
+           "decode and encode pictures in overlapping tiles of 512 pixels, which takes less memory; without it only "
+           "what would not fit is tiled"),
     KN_OPT(FLAG, 0, "allow-swap", NULL, AT(allow_swap),
            "begin even if the memory that is free will not do; the machine may become very slow"),
 

@@ -28,7 +28,7 @@ typedef struct kn_generate_options {
 
     const char *device, *precision, *residency;
     kn_given_integer threads;
-    bool allow_swap;
+    bool vae_tiling, allow_swap;
 
     const char *dump;
     bool json, quiet;

@@ -12,18 +12,17 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/generate.h"
+#include "cli/generate_save.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/save.h"
 #include "cli/signals.h"
-#include "image/parameters.h"
-#include "image/png.h"
 #include "image/read.h"
 #include "pipelines/dump.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
-enum { PNG_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
+enum { JSON_LIMIT = 4 << 20 };
 
 /* One run of the command. */
 struct work {
@@ -37,8 +36,9 @@ struct work {
     size_t picture_count;
     kn_progress progress;
     kn_dump *dump;
-    json_t *images; /* NULL without --json */
-    kn_draw_report report;
+    json_t *images;                 /* NULL without --json */
+    kn_draw_report report, reports; /* of the picture that is drawn, and of all before it */
+    kn_saving saving;
     bool has_warned;
     kn_settings settings;
     double start;
@@ -68,6 +68,37 @@ static void warn_of_prompts(struct work *w) {
     w->has_warned = true;
 }
 
+/* File names are bytes; JSON wants UTF-8. */
+static json_t *json_name(const char *name, size_t len) {
+    json_t *text = json_stringn(name, len);
+    return text ? text : json_string(kn_quote(name, len).text);
+}
+
+/* One line, whatever is in the name. */
+static bool tell(const char *name, const char *seed, kn_error *err) {
+    KN_AUTO_BUF line;
+    kn_buf_init(&line, PATH_MAX);
+    bool made = kn_buf_printf(&line, "%s: seed %s\n", kn_quote_path(name).text, seed);
+    return (made || kn_fail_nomem(err, PATH_MAX)) && kn_print(&line, err);
+}
+
+/* Waits for the picture that is being saved, if there is one, and tells of it. False: w->saving.err says why not. */
+static bool end_saving(struct work *w) {
+    kn_saving *s = &w->saving;
+    if (!s->runs)
+        return true;
+    if (!kn_saving_end(s))
+        return false;
+    if (w->images)
+        json_array_append_new(w->images,
+                              json_pack("{s:o, s:s}", "file", json_name(s->name.data, s->name.len), "seed", s->seed));
+    else if (!w->o->quiet && strcmp(w->output, "-") != 0) {
+        kn_progress_clear(&w->progress);
+        return tell(s->name.data, s->seed, &s->err);
+    }
+    return true;
+}
+
 static bool show(void *ctx, const char *phase, int step, int steps) {
     struct work *w = ctx;
     if (strcmp(phase, "encode") == 0) {
@@ -78,7 +109,7 @@ static bool show(void *ctx, const char *phase, int step, int steps) {
         kn_progress_step(&w->progress, (unsigned)step);
     if (steps > 0 && step == steps)
         kn_progress_begin(&w->progress, "decode", 0);
-    return true;
+    return !atomic_load(&w->saving.done) || end_saving(w);
 }
 
 static kn_optional optional(bool given, double value) {
@@ -166,6 +197,7 @@ static bool make_settings(struct work *w, kn_error *err) {
         .sampler = o->sampler,
         .scheduler = o->scheduler,
         .rng = o->rng,
+        .vae_tiling = o->vae_tiling,
         .allow_swap = o->allow_swap,
     };
     if (o->sigmas.count) {
@@ -197,6 +229,9 @@ static bool check_ending(const char *path, kn_error *err) {
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
     const char *folder = w->o->dump;
+    if (folder && w->count > 1)
+        return kn_fail(err, KN_E_USAGE, "--dump tells of one picture, and --count wants %llu",
+                       (unsigned long long)w->count);
     if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
         return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_path(folder).text);
     if (!check_ending(w->output, err))
@@ -217,44 +252,19 @@ static void make_opaque(kn_image *picture) {
         picture->pixels[4 * i + 3] = 255;
 }
 
-/* File names are bytes; JSON wants UTF-8. */
-static json_t *json_name(const char *name, size_t len) {
-    json_t *text = json_stringn(name, len);
-    return text ? text : json_string(kn_quote(name, len).text);
-}
-
-/* One line, whatever is in the name. */
-static bool tell(const char *name, const char *seed, kn_error *err) {
-    KN_AUTO_BUF line;
-    kn_buf_init(&line, PATH_MAX);
-    bool made = kn_buf_printf(&line, "%s: seed %s\n", kn_quote_path(name).text, seed);
-    return (made || kn_fail_nomem(err, PATH_MAX)) && kn_print(&line, err);
-}
-
-static bool save(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {
-    KN_AUTO_BUF png;
-    KN_AUTO_BUF text;
-    KN_AUTO_BUF name;
-    kn_buf_init(&png, PNG_LIMIT);
-    kn_buf_init(&text, TEXT_LIMIT);
-    kn_buf_init(&name, PATH_MAX);
+static bool begin_saving(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {
+    kn_saving *s = &w->saving;
+    s->picture = *picture;
+    s->clobber = !w->o->no_clobber;
+    s->metadata = !w->o->no_metadata;
+    snprintf(s->seed, sizeof s->seed, "%" PRIu64, w->settings.recipe.seed);
+    kn_buf_clear(&s->name);
     if (w->o->opaque)
         make_opaque(picture);
-    if (!kn_settings_describe(&w->settings, w->model->choice.profile->name, &text, err))
+    if (!kn_settings_describe(&w->settings, w->model->choice.profile->name, &s->parameters, err) ||
+        !kn_save_name(w->output, index + 1, w->count, &s->name, err))
         return false;
-    const kn_png_text entry = { KN_PARAMETERS_KEY, text.data };
-    if (!kn_png_write(picture, &entry, !w->o->no_metadata, &png, err) ||
-        !kn_save_name(w->output, index + 1, w->count, &name, err) ||
-        !kn_save(name.data, !w->o->no_clobber, png.data, png.len, err))
-        return false;
-    char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, w->settings.recipe.seed);
-    if (w->images)
-        json_array_append_new(w->images, json_pack("{s:o, s:s}", "file", json_name(name.data, name.len), "seed", seed));
-    else if (!w->o->quiet && strcmp(w->output, "-") != 0) {
-        kn_progress_clear(&w->progress);
-        return tell(name.data, seed, err);
-    }
+    kn_saving_begin(s);
     return true;
 }
 
@@ -266,10 +276,24 @@ static bool draw(struct work *w, uint64_t index, kn_error *err) {
     kn_progress_begin(&w->progress, "encode", 0);
     if (!kn_model_draw(w->model, &w->settings.recipe, &hooks, &picture, &w->report, err))
         return false;
+    kn_draw_report_add(&w->reports, &w->report);
     kn_progress_begin(&w->progress, "save", 0);
-    bool ok = save(w, index, &picture, err);
+    if (end_saving(w))
+        return begin_saving(w, index, &picture, err);
     kn_image_free(&picture);
-    return ok;
+    return false;
+}
+
+/* What went wrong with a picture that was being saved is why the next one was not finished. */
+static bool draw_all(struct work *w, kn_error *err) {
+    bool drawn = true;
+    for (uint64_t i = 0; drawn && i < w->count; i++, w->settings.recipe.seed++)
+        drawn = draw(w, i, err);
+    if (!end_saving(w) || w->saving.err.code != KN_OK) {
+        *err = w->saving.err;
+        return false;
+    }
+    return drawn;
 }
 
 static json_t *stages(const kn_draw_report *report) {
@@ -278,9 +302,10 @@ static json_t *stages(const kn_draw_report *report) {
         const kn_stage_report *s = &report->stage[i];
         if (!s->name)
             continue;
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:I}", "name", s->name, "load_seconds",
-                                              s->load_seconds, "seconds", s->seconds, "weight_bytes",
-                                              (json_int_t)s->weight_bytes, "peak_bytes", (json_int_t)s->peak_bytes));
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:f, s:I, s:I}", "name", s->name, "runs", s->runs,
+                                              "reused", s->reused, "load_seconds", s->load_seconds, "seconds",
+                                              s->seconds, "weight_bytes", (json_int_t)s->weight_bytes, "peak_bytes",
+                                              (json_int_t)s->peak_bytes));
     }
     return list;
 }
@@ -296,14 +321,14 @@ static bool print_json(struct work *w, kn_error *err) {
         r->width, "height", r->height, "steps", (json_int_t)r->sigmas.steps, "cfg", w->settings.cfg, "cfg_scale",
         r->cfg, "sampler", r->sampler->name.name, "scheduler", w->settings.scheduler, "rng", w->settings.rng,
         "prompt_tokens", (json_int_t)w->report.prompt_tokens, "dropped_tokens", w->report.dropped_tokens,
-        "dropped_negative_tokens", w->report.dropped_negative_tokens, "images", w->images, "stages", stages(&w->report),
-        "seconds", kn_now() - w->start);
+        "dropped_negative_tokens", w->report.dropped_negative_tokens, "images", w->images, "stages",
+        stages(&w->reports), "seconds", kn_now() - w->start);
     char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     if (!text)
         return kn_fail(err, KN_E_NOMEM, "out of memory for the description");
     KN_AUTO_BUF out;
-    kn_buf_init(&out, TEXT_LIMIT);
+    kn_buf_init(&out, JSON_LIMIT);
     bool ok = kn_buf_printf(&out, "%s\n", text) || kn_fail_nomem(err, strlen(text));
     free(text);
     return ok && kn_print(&out, err);
@@ -314,9 +339,8 @@ static bool work(struct work *w, kn_error *err) {
         return false;
     if ((w->o->dump && !(w->dump = kn_dump_new())) || (w->o->json && !(w->images = json_array())))
         return kn_fail_nomem(err, sizeof(void *));
-    for (uint64_t i = 0; i < w->count; i++, w->settings.recipe.seed++)
-        if (!draw(w, i, err))
-            return false;
+    if (!draw_all(w, err))
+        return false;
     kn_progress_end(&w->progress);
     return (!w->dump || kn_dump_write(w->dump, w->o->dump, err)) && (!w->images || print_json(w, err));
 }
@@ -326,9 +350,11 @@ int kn_generate_run(const kn_generate_options *o) {
     kn_error err = { 0 };
     kn_signals_install(ask_to_stop, NULL);
     kn_progress_init(&w.progress, o->quiet);
+    kn_saving_init(&w.saving);
     bool ok = work(&w, &err);
     if (!ok)
         kn_progress_clear(&w.progress);
+    kn_saving_free(&w.saving);
     kn_dump_free(w.dump);
     json_decref(w.images);
     for (size_t i = 0; i < w.picture_count; i++)

@@ -19,7 +19,7 @@ static json_t *profile_of(const kn_collected_model *m) {
     kn_buf_init(&toml, PROFILE_LIMIT);
     if (!kn_collected_profile(m, &toml))
         return NULL;
-    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:b, s:s*, s:s, s:s, s:s}", "name", m->name, "variant",
+    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:b, s:s*, s:s, s:s*, s:s}", "name", m->name, "variant",
                      m->variant->name, "variant_is_guess", (int)m->variant_is_guess, "diffusion_model",
                      m->part[KN_PLACE_DIFFUSION], "text_encoder", m->part[KN_PLACE_TEXT], "text_encoder_is_guess",
                      (int)m->text_is_guess, "vision", m->part[KN_PLACE_VISION], "vae", m->part[KN_PLACE_VAE],

@@ -15,8 +15,8 @@
 #include "cli/report.h"
 #include "pipelines/inspect.h"
 #include "pipelines/plan.h"
+#include "pipelines/qwen_tokenizer.h"
 #include "pipelines/settings.h"
-#include "text/tokenizer.h"
 
 enum { TEXT_LIMIT = 16 << 20 };
 
@@ -84,8 +84,7 @@ static json_t *look_at(const kn_source *source, const kn_slot *slot, bool *all_w
 static json_t *look_at_tokenizer(const kn_source *source, bool *all_well) {
     kn_tokenizer *t = NULL;
     kn_error err = { 0 };
-    const kn_tokenizer_files files = { .json = { (const char *)source->data, source->len } };
-    bool ok = source->path ? kn_tokenizer_open(source->path, &t, &err) : kn_tokenizer_open_bytes(&files, &t, &err);
+    bool ok = kn_qwen_tokenizer_read(source, &t, &err);
     json_t *part = json_pack("{s:o, s:s, s:b}", "path", place_of(source), "slot", "tokenizer", "fits", (int)ok);
     if (ok)
         json_object_set_new(part, "tokens", json_integer(kn_tokenizer_size(t)));

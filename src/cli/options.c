@@ -120,7 +120,7 @@ static bool take_size(const kn_option *row, const char *text, kn_given_size *ret
 
 static bool take_choice(const kn_option *row, const char *text, const char **ret, kn_error *err) {
     size_t i = 0;
-    if (kn_name_find(row->name, row->names, row->name_bytes, row->name_count, text, &i, err)) {
+    if (kn_name_find(row->name ? row->name : "word", row->names, row->name_bytes, row->name_count, text, &i, err)) {
         *ret = kn_option_choice(row, i)->name;
         return true;
     }

@@ -37,13 +37,12 @@ bool kn_save_check(const char *path, bool clobber, kn_error *err) {
     }
     if (is_device(path))
         return true;
-    sigset_t before;
-    kn_signals_hold(&before);
+    kn_signals_hold();
     kn_output o;
     bool ok = kn_output_open(path, clobber, &o, err);
     if (ok)
         kn_output_drop(&o);
-    kn_signals_release(&before);
+    kn_signals_release();
     return ok || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }
 
@@ -64,10 +63,9 @@ bool kn_save(const char *path, bool clobber, const void *data, size_t len, kn_er
     }
     if (is_device(path))
         return write_device(path, data, len, err) || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
-    sigset_t before;
-    kn_signals_hold(&before);
+    kn_signals_hold();
     bool ok = write_file(path, clobber, data, len, err);
-    kn_signals_release(&before);
+    kn_signals_release();
     return ok || kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }
 

@@ -10,7 +10,7 @@
 /* Whether the file could be written, asked before hours of work: nothing is left behind. */
 bool kn_save_check(const char *path, bool clobber, kn_error *err);
 
-/* Held free of stopping signals. Without clobber an existing file is an error. */
+/* A second stopping signal waits for it. Without clobber an existing file is an error. */
 bool kn_save(const char *path, bool clobber, const void *data, size_t len, kn_error *err);
 
 /* The name of one of several results: the path itself if there is only one, else with a number, counted from 1, before

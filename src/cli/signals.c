@@ -1,6 +1,6 @@
 #include "cli/signals.h"
 
-#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -9,7 +9,8 @@
 #include "cli/report.h"
 
 static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
-static atomic_bool asked;
+static atomic_bool asked, late; /* late: the end has been put off */
+static atomic_int held;
 static void (*stop_work)(void *context); /* both set before the handler is */
 static void *stop_context;
 
@@ -18,9 +19,11 @@ static int status_stopped, status_lost;
 
 static void on_stop(int number) {
     (void)number;
-    if (atomic_exchange(&asked, true))
-        _exit(status_stopped);
-    if (stop_work)
+    if (atomic_exchange(&asked, true)) {
+        atomic_store(&late, true);
+        if (atomic_load(&held) == 0)
+            _exit(status_stopped);
+    } else if (stop_work)
         stop_work(stop_context);
 }
 
@@ -33,12 +36,6 @@ static void on_lost_file(int number) {
     _exit(status_lost);
 }
 
-static void stopping_set(sigset_t *set) {
-    sigemptyset(set);
-    for (size_t i = 0; i < KN_COUNT(stopping); i++)
-        sigaddset(set, stopping[i]);
-}
-
 void kn_signals_install(void (*stop)(void *context), void *context) {
     status_stopped = kn_exit_code(KN_E_CANCELLED);
     status_lost = kn_exit_code(KN_E_TRUNCATED);
@@ -46,7 +43,9 @@ void kn_signals_install(void (*stop)(void *context), void *context) {
     stop_context = context;
     /* What was ignored stays so: nohup does that. */
     struct sigaction act = { .sa_handler = on_stop, .sa_flags = SA_RESTART }, old;
-    stopping_set(&act.sa_mask);
+    sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < KN_COUNT(stopping); i++)
+        sigaddset(&act.sa_mask, stopping[i]);
     for (size_t i = 0; i < KN_COUNT(stopping); i++) {
         if (sigaction(stopping[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(stopping[i], &act, NULL);
@@ -60,12 +59,11 @@ bool kn_signals_stop(void) {
     return atomic_load(&asked);
 }
 
-void kn_signals_hold(sigset_t *before) {
-    sigset_t set;
-    stopping_set(&set);
-    pthread_sigmask(SIG_BLOCK, &set, before);
+void kn_signals_hold(void) {
+    atomic_fetch_add(&held, 1);
 }
 
-void kn_signals_release(const sigset_t *before) {
-    pthread_sigmask(SIG_SETMASK, before, NULL);
+void kn_signals_release(void) {
+    if (atomic_fetch_sub(&held, 1) == 1 && atomic_load(&late))
+        _exit(status_stopped);
 }

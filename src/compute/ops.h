@@ -41,6 +41,7 @@ struct kn_run {
     bool shapes_only;   /* ops make their results without filling them, and read neither tensors nor weights */
     kn_watch_fn *watch; /* NULL, or shown every tensor that model code calls by name; set by the caller after opening */
     void *watch_ctx;
+    double products; /* multiply-adds of matrices, convolutions and attention so far, as a paper counts them */
 };
 
 /* One run at a time per device. limit_bytes bounds the scratch memory (0 = physical memory). */
@@ -137,6 +138,13 @@ typedef struct kn_pad {
 } kn_pad;
 kn_tensor kn_conv2d(kn_run *r, kn_tensor x, const kn_weight *w, int stride, kn_pad pad);
 kn_tensor kn_upsample2x(kn_run *r, kn_tensor x); /* nearest */
+/* Convolutions by 3x3, padded by one on each side, of what the op in front makes of x, which is never stored. If `onto`
+ * is there they are added to it, and it is returned. */
+kn_tensor kn_upsample2x_conv(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor onto); /* [2h, 2w, out] */
+kn_tensor kn_group_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, const kn_weight *bias, int groups,
+                             float eps, const kn_weight *w, kn_tensor onto); /* with silu in between */
+kn_tensor kn_unit_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, const kn_weight *w,
+                            kn_tensor onto); /* with silu in between */
 
 /* Parameter-free shortcuts of the Qwen-Image 2.1 VAE (as in Wan 2.2), for one frame; `frames` is 2 in stages that also
  * halve or double time, else 1. */

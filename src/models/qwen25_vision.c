@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "models/vision_patches.h"
 
-enum { MERGED = KN_VISION_MERGED, PLANES = KN_VISION_COLOURS * KN_VISION_FRAMES };
+enum { MERGED = KN_VISION_MERGED };
 
 static const float eps = 1e-6f;
 static const float mean[KN_VISION_COLOURS] = { 0.48145466f, 0.4578275f, 0.40821073f };
@@ -18,28 +18,32 @@ static const kn_vision25_layout published = {
 };
 
 static kn_vision25_block take_block(kn_binder *b, int64_t d, int64_t mlp, int i) {
-    kn_weight qkv = kn_take_matrix(b, 3 * d, d, "blocks.%d.attn.qkv", i);
-    return (kn_vision25_block){
+    kn_vision25_block block = {
         .norm1 = kn_take_vector(b, d, 0, "blocks.%d.norm1.weight", i),
-        .q = kn_weight_rows(&qkv, 0, d),
-        .k = kn_weight_rows(&qkv, d, d),
-        .v = kn_weight_rows(&qkv, 2 * d, d),
         .proj = kn_take_matrix(b, d, d, "blocks.%d.attn.proj", i),
         .norm2 = kn_take_vector(b, d, 0, "blocks.%d.norm2.weight", i),
         .gate = kn_take_matrix(b, mlp, d, "blocks.%d.mlp.gate_proj", i),
         .up = kn_take_matrix(b, mlp, d, "blocks.%d.mlp.up_proj", i),
         .down = kn_take_matrix(b, d, mlp, "blocks.%d.mlp.down_proj", i),
     };
+    if (kn_has(b, "blocks.%d.attn.q.weight", i)) { /* of GGUF files: each by itself */
+        block.q = kn_take_matrix(b, d, d, "blocks.%d.attn.q", i);
+        block.k = kn_take_matrix(b, d, d, "blocks.%d.attn.k", i);
+        block.v = kn_take_matrix(b, d, d, "blocks.%d.attn.v", i);
+    } else {
+        kn_weight qkv = kn_take_matrix(b, 3 * d, d, "blocks.%d.attn.qkv", i);
+        block.q = kn_weight_rows(&qkv, 0, d);
+        block.k = kn_weight_rows(&qkv, d, d);
+        block.v = kn_weight_rows(&qkv, 2 * d, d);
+    }
+    return block;
 }
 
 void kn_qwen25_vision_load(kn_qwen25_vision *m, kn_binder *b) {
     *m = (kn_qwen25_vision){ .layout = m->layout.depth ? m->layout : published };
     const kn_vision25_layout *l = &m->layout;
-    m->patch_in = kn_take_patch_matrix(b, -1, -1, "patch_embed.proj");
-    int64_t d = m->width = m->patch_in.dim[0];
-    m->patch = (int)sqrt((double)m->patch_in.dim[1] / PLANES);
-    if ((int64_t)m->patch * m->patch * PLANES != m->patch_in.dim[1])
-        kn_binder_fail(b, "patches of %lld numbers are not square", (long long)m->patch_in.dim[1]);
+    kn_patch_layer_take(&m->patch_in, b);
+    int64_t d = m->width = m->patch_in.first.dim[0];
     int depth = 0;
     while (depth < KN_VISION25_MAX_BLOCKS && kn_has(b, "blocks.%d.norm1.weight", depth))
         depth++;
@@ -129,18 +133,14 @@ static void merge(kn_run *r, const kn_qwen25_vision *m, kn_tensor x, const struc
 
 kn_tensor kn_qwen25_vision_forward(kn_run *r, const kn_qwen25_vision *m, const uint8_t *rgb, int height, int width) {
     const kn_vision25_layout *l = &m->layout;
-    kn_patch_grid g = kn_patch_grid_of(m->patch, height, width);
+    kn_patch_grid g = kn_patch_grid_of(m->patch_in.patch, height, width);
     struct windows w;
     if (!order_windows(r, &g, l->window, &w))
         return KN_NONE;
     g.cells = w.cells;
     kn_tensor merged = kn_new(r, 2, (int64_t[]){ g.count / MERGED, m->out });
     kn_scope s = kn_scope_open(r);
-    kn_tensor patches = kn_patches_cut(r, &g, KN_VISION_FRAMES, rgb, mean, deviation);
-    kn_watch(r, patches, "patches");
-    kn_tensor x = kn_linear(r, patches, &m->patch_in); /* [patches, width] */
-    kn_drop(r, patches);
-    kn_watch(r, x, "patch_embed");
+    kn_tensor x = kn_patch_layer_apply(r, &m->patch_in, &g, rgb, mean, deviation); /* [patches, width] */
     kn_rope rope = kn_patches_turn(r, &g, m->width / l->heads);
     for (int i = 0; i < l->depth; i++) {
         block(r, &m->block[i], x, rope, l->whole >> i & 1 ? NULL : &w, l->heads);

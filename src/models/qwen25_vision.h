@@ -3,8 +3,7 @@
 #ifndef KN_MODELS_QWEN25_VISION_H
 #define KN_MODELS_QWEN25_VISION_H
 
-#include "compute/ops.h"
-#include "weights/weights.h"
+#include "models/vision_patches.h"
 
 enum { KN_VISION25_MAX_BLOCKS = 64 };
 
@@ -22,9 +21,8 @@ typedef struct kn_vision25_block {
 
 typedef struct kn_qwen25_vision {
     kn_vision25_layout layout; /* set before loading; depth 0: that of the published tower */
-    int patch;                 /* pixels of a side */
     int64_t width, out;
-    kn_weight patch_in;
+    kn_patch_layer patch_in;
     kn_vision25_block block[KN_VISION25_MAX_BLOCKS];
     kn_weight merge_norm, merge_up, merge_down;
 } kn_qwen25_vision;

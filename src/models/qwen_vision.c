@@ -68,17 +68,8 @@ static void settle_layout(kn_qwen_vision *m, kn_binder *b, int depth, int deepst
 
 void kn_qwen_vision_load(kn_qwen_vision *m, kn_binder *b) {
     *m = (kn_qwen_vision){ .layout = m->layout };
-    m->patch_in = kn_take_patch_matrix(b, -1, -1, "patch_embed.proj");
-    int64_t d = m->width = m->patch_in.dim[0];
-    m->frames = KN_VISION_FRAMES;
-    if (kn_has(b, "patch_embed.second_proj.weight")) { /* of GGUF files: a kernel for each frame */
-        m->frames = 1;
-        m->second_patch_in = kn_take_patch_matrix(b, d, m->patch_in.dim[1], "patch_embed.second_proj");
-    }
-    int planes = KN_VISION_COLOURS * m->frames;
-    m->patch = (int)sqrt((double)m->patch_in.dim[1] / planes);
-    if ((int64_t)m->patch * m->patch * planes != m->patch_in.dim[1])
-        kn_binder_fail(b, "patches of %lld numbers are not square", (long long)m->patch_in.dim[1]);
+    kn_patch_layer_take(&m->patch_in, b);
+    int64_t d = m->width = m->patch_in.first.dim[0];
     m->positions = kn_take_matrix(b, -1, d, "pos_embed");
     m->table_side = (int64_t)sqrt((double)m->positions.dim[0]);
     if (m->table_side * m->table_side != m->positions.dim[0])
@@ -172,19 +163,14 @@ static void merge(kn_run *r, const kn_vision_merger *g, kn_tensor x, kn_tensor t
 void kn_qwen_vision_forward(kn_run *r, const kn_qwen_vision *m, const uint8_t *rgb, int height, int width,
                             kn_vision_features *ret) {
     const kn_vision_layout *l = &m->layout;
-    kn_patch_grid g = kn_patch_grid_of(m->patch, height, width);
+    kn_patch_grid g = kn_patch_grid_of(m->patch_in.patch, height, width);
     const int64_t shape[2] = { g.count / MERGED, m->out };
     *ret = (kn_vision_features){ .rows = kn_new(r, 2, shape), .deepstack_count = l->deepstack_count };
     for (int i = 0; i < l->deepstack_count; i++)
         ret->deepstack[i] = kn_new(r, 2, shape);
 
     kn_scope s = kn_scope_open(r);
-    kn_tensor patches = kn_patches_cut(r, &g, m->frames, rgb, mean, deviation);
-    kn_watch(r, patches, "patches");
-    kn_tensor x = kn_linear(r, patches, &m->patch_in); /* [patches, width] */
-    if (m->second_patch_in.data)
-        kn_add(r, x, kn_linear(r, patches, &m->second_patch_in));
-    kn_watch(r, x, "patch_embed");
+    kn_tensor x = kn_patch_layer_apply(r, &m->patch_in, &g, rgb, mean, deviation); /* [patches, width] */
     kn_add(r, x, embed_positions(r, m, &g));
     kn_rope rope = kn_patches_turn(r, &g, m->width / l->heads);
     for (int i = 0, taken = 0; i < l->depth; i++) {

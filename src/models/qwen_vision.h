@@ -4,8 +4,7 @@
 #ifndef KN_MODELS_QWEN_VISION_H
 #define KN_MODELS_QWEN_VISION_H
 
-#include "compute/ops.h"
-#include "weights/weights.h"
+#include "models/vision_patches.h"
 
 enum { KN_VISION_MAX_BLOCKS = 64, KN_VISION_MAX_DEEPSTACK = 4 };
 
@@ -25,10 +24,9 @@ typedef struct kn_vision_merger {
 
 typedef struct kn_qwen_vision {
     kn_vision_layout layout; /* set before loading; depth 0: that of the published tower of this depth */
-    int patch, frames;       /* pixels of a side; frames of a still that one kernel covers */
     int64_t width, out, table_side;
-    kn_weight patch_in, second_patch_in; /* the second frame's kernel; data NULL where one covers both */
-    kn_weight positions;                 /* [table_side * table_side, width] */
+    kn_patch_layer patch_in;
+    kn_weight positions; /* [table_side * table_side, width] */
     kn_vision_block block[KN_VISION_MAX_BLOCKS];
     kn_vision_merger merger, deepstack[KN_VISION_MAX_DEEPSTACK];
 } kn_qwen_vision;

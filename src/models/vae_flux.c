@@ -154,25 +154,25 @@ static kn_tensor next(kn_run *r, kn_tensor old, kn_tensor now) {
     return now;
 }
 
-static kn_tensor norm(kn_run *r, const kn_vae_flux_norm *n, kn_tensor x, bool silu) {
-    return kn_group_norm(r, x, &n->weight, &n->bias, GROUPS, eps, silu);
+/* silu(norm(x)), convolved; added to `onto` if it is there. */
+static kn_tensor norm_conv(kn_run *r, const kn_vae_flux_norm *n, const kn_weight *w, kn_tensor x, kn_tensor onto) {
+    return kn_group_norm_conv(r, x, &n->weight, &n->bias, GROUPS, eps, w, onto);
 }
 
-/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. x stays. */
+/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. Takes the place of x. */
 static kn_tensor residual(kn_run *r, const kn_vae_flux_residual *b, kn_tensor x) {
-    kn_scope s = kn_scope_open(r);
-    kn_tensor y = norm(r, &b->norm1, x, true);
-    y = next(r, y, kn_conv2d(r, y, &b->conv1, 1, around));
-    y = next(r, y, norm(r, &b->norm2, y, true));
-    y = next(r, y, kn_conv2d(r, y, &b->conv2, 1, around));
-    kn_add(r, y, b->shortcut.data ? kn_linear(r, x, &b->shortcut) : x);
-    return kn_scope_close(r, s, y);
+    kn_tensor y = norm_conv(r, &b->norm1, &b->conv1, x, KN_NONE);
+    if (b->shortcut.data)
+        x = next(r, x, kn_linear(r, x, &b->shortcut));
+    x = norm_conv(r, &b->norm2, &b->conv2, y, x);
+    kn_drop(r, y);
+    return x;
 }
 
 /* One head over all pixels; x: [h, w, c], changed in place. */
 static void attention(kn_run *r, const kn_vae_flux_attention *b, kn_tensor x) {
     kn_scope s = kn_scope_open(r);
-    kn_tensor u = norm(r, &b->norm, x, false);
+    kn_tensor u = kn_group_norm(r, x, &b->norm.weight, &b->norm.bias, GROUPS, eps, false);
     kn_kv own = { kn_linear(r, u, &b->k), kn_linear(r, u, &b->v) };
     kn_tensor a = kn_attention(r, kn_linear(r, u, &b->q), (kn_kv){ 0 }, own, 1, 1, false);
     kn_add(r, x, kn_linear(r, a, &b->out));
@@ -180,18 +180,17 @@ static void attention(kn_run *r, const kn_vae_flux_attention *b, kn_tensor x) {
 }
 
 static kn_tensor middle(kn_run *r, const kn_vae_flux_half *m, kn_tensor x, const char *half) {
-    x = next(r, x, residual(r, &m->middle[0], x));
+    x = residual(r, &m->middle[0], x);
     kn_watch(r, x, "%s.mid.resnet0", half);
     attention(r, &m->attention, x);
     kn_watch(r, x, "%s.mid.attn", half);
-    x = next(r, x, residual(r, &m->middle[1], x));
+    x = residual(r, &m->middle[1], x);
     kn_watch(r, x, "%s.mid", half);
     return x;
 }
 
 static kn_tensor head(kn_run *r, const kn_vae_flux_half *m, kn_tensor x) {
-    x = next(r, x, norm(r, &m->norm_out, x, true));
-    return next(r, x, kn_conv2d(r, x, &m->out, 1, around));
+    return next(r, x, norm_conv(r, &m->norm_out, &m->out, x, KN_NONE));
 }
 
 /* x = x * scale + shift, the same for all channels of a latent. */
@@ -212,7 +211,7 @@ kn_tensor kn_vae_flux_encode(kn_run *r, const kn_vae_flux *m, kn_tensor picture)
     for (int l = 0; l < KN_VAE_FLUX_LEVELS; l++) {
         const kn_vae_flux_level *v = &e->level[l];
         for (int i = 0; i < 2; i++)
-            x = next(r, x, residual(r, &v->residual[i], x));
+            x = residual(r, &v->residual[i], x);
         if (v->resample.data)
             x = next(r, x, kn_conv2d(r, x, &v->resample, 2, right_below));
     }
@@ -234,11 +233,9 @@ kn_tensor kn_vae_flux_decode(kn_run *r, const kn_vae_flux *m, kn_tensor latent) 
     for (int l = 0; l < KN_VAE_FLUX_LEVELS; l++) {
         const kn_vae_flux_level *v = &d->level[l];
         for (int i = 0; i < 3; i++)
-            x = next(r, x, residual(r, &v->residual[i], x));
-        if (v->resample.data) {
-            x = next(r, x, kn_upsample2x(r, x));
-            x = next(r, x, kn_conv2d(r, x, &v->resample, 1, around));
-        }
+            x = residual(r, &v->residual[i], x);
+        if (v->resample.data)
+            x = next(r, x, kn_upsample2x_conv(r, x, &v->resample, KN_NONE));
         kn_watch(r, x, "decoder.up%d", l);
     }
     x = head(r, d, x);

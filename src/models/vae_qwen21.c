@@ -19,72 +19,35 @@ static const float latent_deviation[KN_VAE21_CHANNELS] = {
     5.5614f, 4.2963f, 4.4080f, 3.4959f, 3.8747f, 3.7608f, 3.5735f, 3.1490f, 3.7662f, 3.6746f, 3.4563f, 3.8161f,
 };
 
-/* Where a block of a level stands in the file; the longest has about 40 bytes. */
-struct place {
-    char text[64];
-};
-
-static struct place encoder_place(kn_wan_naming naming, int level, int block) {
-    struct place p;
-    bool original = naming == KN_WAN_ORIGINAL;
-    if (original || block < 2)
-        snprintf(p.text, sizeof p.text, "encoder.%s.%d.%s.%d", original ? "downsamples" : "down_blocks", level,
-                 original ? "downsamples" : "resnets", block);
+static kn_wan_place encoder_place(kn_wan_naming naming, int level, int block) {
+    kn_wan_place p;
+    if (naming == KN_WAN_ORIGINAL)
+        snprintf(p.text, sizeof p.text, "encoder.downsamples.%d.downsamples.%d", level, block);
+    else if (block < 2)
+        snprintf(p.text, sizeof p.text, "encoder.down_blocks.%d.resnets.%d", level, block);
     else
         snprintf(p.text, sizeof p.text, "encoder.down_blocks.%d.downsampler", level);
     return p;
 }
 
-static struct place decoder_place(kn_wan_naming naming, int level, int block) {
-    struct place p;
-    bool original = naming == KN_WAN_ORIGINAL;
-    if (original || block < 3)
-        snprintf(p.text, sizeof p.text, "decoder.%s.%d.%s.%d", original ? "upsamples" : "up_blocks", level,
-                 original ? "upsamples" : "resnets", block);
+static kn_wan_place decoder_place(kn_wan_naming naming, int level, int block) {
+    kn_wan_place p;
+    if (naming == KN_WAN_ORIGINAL)
+        snprintf(p.text, sizeof p.text, "decoder.upsamples.%d.upsamples.%d", level, block);
+    else if (block < 3)
+        snprintf(p.text, sizeof p.text, "decoder.up_blocks.%d.resnets.%d", level, block);
     else
         snprintf(p.text, sizeof p.text, "decoder.up_blocks.%d.upsampler", level);
     return p;
 }
 
-/* The widths of both halves follow from the first convolution of each residual block. */
-static void take_encoder(kn_wan_half *m, kn_binder *b, kn_wan_naming naming) {
-    kn_wan_take_in(m, b, naming, "encoder", 4);
-    int64_t c = m->in.dim[0];
-    for (int l = 0; l < KN_VAE21_LEVELS; l++) {
-        kn_wan_level *v = &m->level[l];
-        v->residual[0] = kn_wan_take_residual(b, naming, encoder_place(naming, l, 0).text, c, -1);
-        c = v->residual[0].conv1.dim[0];
-        v->residual[1] = kn_wan_take_residual(b, naming, encoder_place(naming, l, 1).text, c, c);
-        if (l + 1 < KN_VAE21_LEVELS)
-            v->resample = kn_wan_take_resample(b, encoder_place(naming, l, 2).text, c, c);
-    }
-    kn_wan_take_middle(m, b, naming, "encoder", c);
-    kn_wan_take_out(m, b, naming, "encoder", c, 2 * KN_VAE21_CHANNELS);
-}
-
-static void take_decoder(kn_wan_half *m, kn_binder *b, kn_wan_naming naming) {
-    kn_wan_take_in(m, b, naming, "decoder", KN_VAE21_CHANNELS);
-    int64_t c = m->in.dim[0];
-    kn_wan_take_middle(m, b, naming, "decoder", c);
-    for (int l = 0; l < KN_VAE21_LEVELS; l++) {
-        kn_wan_level *v = &m->level[l];
-        for (int i = 0; i < 3; i++) {
-            v->residual[i] = kn_wan_take_residual(b, naming, decoder_place(naming, l, i).text, c, i ? c : -1);
-            c = v->residual[i].conv1.dim[0];
-        }
-        if (l + 1 < KN_VAE21_LEVELS)
-            v->resample = kn_wan_take_resample(b, decoder_place(naming, l, 3).text, c, c);
-    }
-    kn_wan_take_out(m, b, naming, "decoder", c, 4);
-}
-
 void kn_vae21_load(kn_vae21 *m, kn_binder *b) {
-    kn_wan_naming naming = kn_wan_naming_of(b);
-    *m = (kn_vae21){ 0 };
-    take_encoder(&m->encoder, b, naming);
-    take_decoder(&m->decoder, b, naming);
-    m->after_encoder = kn_wan_take_after_encoder(b, naming, KN_VAE21_CHANNELS);
-    m->before_decoder = kn_wan_take_before_decoder(b, naming, KN_VAE21_CHANNELS);
+    static const kn_wan_form form = { .levels = KN_VAE21_LEVELS,
+                                      .picture_channels = 4,
+                                      .latent_channels = KN_VAE21_CHANNELS,
+                                      .encoder_place = encoder_place,
+                                      .decoder_place = decoder_place };
+    kn_wan_load(m, b, &form);
 }
 
 kn_tensor kn_vae21_encode(kn_run *r, const kn_vae21 *m, kn_tensor picture) {
@@ -94,8 +57,8 @@ kn_tensor kn_vae21_encode(kn_run *r, const kn_vae21 *m, kn_tensor picture) {
     kn_watch(r, x, "conv_in");
     for (int l = 0; l < KN_VAE21_LEVELS; l++) {
         const kn_wan_level *v = &e->level[l];
-        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x);
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[1], y));
+        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x, true);
+        y = kn_wan_residual_run(r, &v->residual[1], y, false);
         if (v->resample.data) {
             y = kn_wan_next(r, y, kn_conv2d(r, y, &v->resample, 2, kn_wan_right_below));
             int frames = l > 0 ? 2 : 1; /* every level but the first also halves time */
@@ -126,17 +89,16 @@ kn_tensor kn_vae21_decode(kn_run *r, const kn_vae21 *m, kn_tensor latent) {
     x = kn_wan_middle_run(r, d, "mid_block", x);
     for (int l = 0; l < KN_VAE21_LEVELS; l++) {
         const kn_wan_level *v = &d->level[l];
-        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x);
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[1], y));
-        y = kn_wan_next(r, y, kn_wan_residual_run(r, &v->residual[2], y));
-        if (v->resample.data) {
-            y = kn_wan_next(r, y, kn_upsample2x(r, y));
-            y = kn_wan_next(r, y, kn_conv2d(r, y, &v->resample, 1, kn_wan_around));
+        bool grows = v->resample.data;
+        kn_tensor y = kn_wan_residual_run(r, &v->residual[0], x, grows);
+        y = kn_wan_residual_run(r, &v->residual[1], y, false);
+        y = kn_wan_residual_run(r, &v->residual[2], y, false);
+        if (grows) {
             int frames = l < 3 ? 2 : 1; /* the first three levels also double time */
-            x = kn_wan_next(r, x, kn_dup_shortcut(r, x, kn_last_dim(y), frames));
-            kn_add(r, y, x);
+            x = kn_wan_next(r, x, kn_dup_shortcut(r, x, v->resample.dim[0], frames));
+            y = kn_wan_next(r, y, kn_upsample2x_conv(r, y, &v->resample, x));
         }
-        x = kn_wan_next(r, x, y);
+        x = y;
         kn_watch(r, x, "up%d", l);
     }
     x = kn_wan_out_run(r, d, x);

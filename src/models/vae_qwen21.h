@@ -9,10 +9,7 @@
 
 enum { KN_VAE21_LEVELS = 5, KN_VAE21_CHANNELS = 64, KN_VAE21_FACTOR = 16 };
 
-typedef struct kn_vae21 {
-    kn_wan_half encoder, decoder;
-    kn_weight after_encoder, before_decoder;
-} kn_vae21;
+typedef kn_wan_vae kn_vae21;
 
 /* Takes encoder and decoder in ComfyUI's naming (Wan layout) or diffusers'. */
 void kn_vae21_load(kn_vae21 *m, kn_binder *b);

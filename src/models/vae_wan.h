@@ -9,18 +9,12 @@
 
 enum { KN_VAE_WAN_LEVELS = 4, KN_VAE_WAN_CHANNELS = 16, KN_VAE_WAN_FACTOR = 8 };
 
-typedef struct kn_vae_wan {
-    kn_wan_half encoder, decoder;
-    kn_weight after_encoder, before_decoder;
-} kn_vae_wan;
+typedef kn_wan_vae kn_vae_wan;
 
 /* Takes encoder and decoder in the published naming, which ComfyUI has too, or diffusers'. */
 void kn_vae_wan_load(kn_vae_wan *m, kn_binder *b);
 
 kn_tensor kn_vae_wan_encode(kn_run *r, const kn_vae_wan *m, kn_tensor picture); /* the mean, no sampling */
 kn_tensor kn_vae_wan_decode(kn_run *r, const kn_vae_wan *m, kn_tensor latent);  /* not clamped */
-
-/* Scratch memory that decoding needs at its peak, per pixel. */
-uint64_t kn_vae_wan_bytes_per_pixel(const kn_vae_wan *m);
 
 #endif

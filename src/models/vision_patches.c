@@ -1,5 +1,6 @@
 #include "models/vision_patches.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const double rope_base = 10000;
@@ -17,8 +18,22 @@ void kn_patch_place(const kn_patch_grid *g, int64_t i, int *row, int *column) {
     *column = cell % across * KN_VISION_MERGE + inside % KN_VISION_MERGE;
 }
 
-kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, int frames, const uint8_t *rgb, const float *mean,
-                         const float *deviation) {
+void kn_patch_layer_take(kn_patch_layer *l, kn_binder *b) {
+    *l = (kn_patch_layer){ .first = kn_take_patch_matrix(b, -1, -1, "patch_embed.proj"), .frames = KN_VISION_FRAMES };
+    int64_t size = l->first.dim[1];
+    if (kn_has(b, "patch_embed.second_proj.weight")) {
+        l->frames = 1;
+        l->second = kn_take_patch_matrix(b, l->first.dim[0], size, "patch_embed.second_proj");
+    }
+    int planes = KN_VISION_COLOURS * l->frames;
+    l->patch = (int)sqrt((double)size / planes);
+    if ((int64_t)l->patch * l->patch * planes != size)
+        kn_binder_fail(b, "patches of %lld numbers are not square", (long long)size);
+}
+
+/* -> [count, colour * frame * y * x]; all frames are the picture. */
+static kn_tensor cut(kn_run *r, const kn_patch_grid *g, int frames, const uint8_t *rgb, const float *mean,
+                     const float *deviation) {
     int64_t patch = g->patch, row_bytes = g->columns * patch * KN_VISION_COLOURS;
     int64_t size = KN_VISION_COLOURS * frames * patch * patch;
     float *values = malloc(sizeof(float) * (size_t)(g->count * size)), *to = values;
@@ -40,6 +55,18 @@ kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, int frames, const ui
     kn_tensor t = kn_upload(r, 2, (int64_t[]){ g->count, size }, values);
     free(values);
     return t;
+}
+
+kn_tensor kn_patch_layer_apply(kn_run *r, const kn_patch_layer *l, const kn_patch_grid *g, const uint8_t *rgb,
+                               const float *mean, const float *deviation) {
+    kn_tensor patches = cut(r, g, l->frames, rgb, mean, deviation);
+    kn_watch(r, patches, "patches");
+    kn_tensor x = kn_linear(r, patches, &l->first); /* [count, width] */
+    if (l->second.data)
+        kn_add(r, x, kn_linear(r, patches, &l->second));
+    kn_drop(r, patches);
+    kn_watch(r, x, "patch_embed");
+    return x;
 }
 
 kn_rope kn_patches_turn(kn_run *r, const kn_patch_grid *g, int64_t head) {

@@ -4,6 +4,7 @@
 #define KN_MODELS_VISION_PATCHES_H
 
 #include "models/rope.h"
+#include "weights/weights.h"
 
 enum {
     KN_VISION_COLOURS = 3,
@@ -23,10 +24,19 @@ kn_patch_grid kn_patch_grid_of(int patch, int height, int width);
 /* The place of patch i. */
 void kn_patch_place(const kn_patch_grid *g, int64_t i, int *row, int *column);
 
-/* rgb: [rows * patch, columns * patch, 3] -> [count, colour * frame * y * x], (v / 255 - mean) / deviation; all frames
- * are the picture. */
-kn_tensor kn_patches_cut(kn_run *r, const kn_patch_grid *g, int frames, const uint8_t *rgb, const float *mean,
-                         const float *deviation);
+/* The first layer. It goes over both frames at once or, as GGUF files have it, has a kernel for each. */
+typedef struct kn_patch_layer {
+    kn_weight first, second; /* second: data NULL where the first one is for both */
+    int frames, patch;       /* that a kernel covers; pixels of a patch's side */
+} kn_patch_layer;
+
+/* "patch_embed.proj" and, if it is there, "patch_embed.second_proj". */
+void kn_patch_layer_take(kn_patch_layer *l, kn_binder *b);
+
+/* rgb: [rows * patch, columns * patch, 3] -> [count, width]. Patches of (v / 255 - mean) / deviation, watched as
+ * "patches" [count, colour * frame * y * x], and what the layer makes of them, "patch_embed". */
+kn_tensor kn_patch_layer_apply(kn_run *r, const kn_patch_layer *l, const kn_patch_grid *g, const uint8_t *rgb,
+                               const float *mean, const float *deviation);
 
 /* Half of a head turns by the patch's row, half by its column. */
 kn_rope kn_patches_turn(kn_run *r, const kn_patch_grid *g, int64_t head);

@@ -37,16 +37,8 @@ static const struct spelling {
     },
 };
 
-kn_wan_naming kn_wan_naming_of(const kn_binder *b) {
-    return kn_has(b, "decoder.conv_in.weight") ? KN_WAN_DIFFUSERS : KN_WAN_ORIGINAL;
-}
-
-void kn_wan_take_in(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t in) {
-    m->in = kn_take_conv(b, -1, in, 3, 3, "%s.%s", half, spellings[naming].in);
-}
-
-kn_wan_residual kn_wan_take_residual(kn_binder *b, kn_wan_naming naming, const char *at, int64_t in, int64_t out) {
-    const struct spelling *names = &spellings[naming];
+static kn_wan_residual take_residual(kn_binder *b, const struct spelling *names, const char *at, int64_t in,
+                                     int64_t out) {
     kn_wan_residual x = {
         .norm1 = kn_take_vector(b, in, 0, "%s.%s.gamma", at, names->norm1),
         .conv1 = kn_take_conv(b, out, in, 3, 3, "%s.%s", at, names->conv1),
@@ -71,32 +63,73 @@ static kn_wan_attention take_attention(kn_binder *b, const char *half, const cha
     };
 }
 
-void kn_wan_take_middle(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t channels) {
+static void take_middle(kn_wan_half *m, kn_binder *b, const struct spelling *names, const char *half, int64_t c) {
     for (int i = 0; i < 2; i++) {
-        char at[64];
-        snprintf(at, sizeof at, "%s.%s", half, spellings[naming].middle[i]);
-        m->middle[i] = kn_wan_take_residual(b, naming, at, channels, channels);
+        kn_wan_place at;
+        snprintf(at.text, sizeof at.text, "%s.%s", half, names->middle[i]);
+        m->middle[i] = take_residual(b, names, at.text, c, c);
     }
-    m->attention = take_attention(b, half, spellings[naming].attention, channels);
+    m->attention = take_attention(b, half, names->attention, c);
 }
 
-void kn_wan_take_out(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t in, int64_t out) {
-    m->norm_out = kn_take_vector(b, in, 0, "%s.%s.gamma", half, spellings[naming].norm_out);
-    m->out = kn_take_conv(b, out, in, 3, 3, "%s.%s", half, spellings[naming].out);
+static void take_out(kn_wan_half *m, kn_binder *b, const struct spelling *names, const char *half, int64_t in,
+                     int64_t out) {
+    m->norm_out = kn_take_vector(b, in, 0, "%s.%s.gamma", half, names->norm_out);
+    m->out = kn_take_conv(b, out, in, 3, 3, "%s.%s", half, names->out);
 }
 
-kn_weight kn_wan_take_resample(kn_binder *b, const char *at, int64_t in, int64_t out) {
-    kn_ignore(b, "%s.time_conv.", at); /* one frame: never used */
-    return kn_take_conv(b, out, in, 3, 3, "%s.resample.1", at);
+static kn_weight take_resample(kn_binder *b, kn_wan_place at, int64_t in, int64_t out) {
+    kn_ignore(b, "%s.time_conv.", at.text); /* one frame: never used */
+    return kn_take_conv(b, out, in, 3, 3, "%s.resample.1", at.text);
 }
 
-kn_weight kn_wan_take_after_encoder(kn_binder *b, kn_wan_naming naming, int64_t channels) {
-    kn_weight both = kn_take_matrix(b, 2 * channels, 2 * channels, "%s", spellings[naming].after_encoder);
-    return kn_weight_rows(&both, 0, channels);
+/* The widths of both halves follow from the first convolution of each residual block. */
+static void take_encoder(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const kn_wan_form *f) {
+    const struct spelling *names = &spellings[naming];
+    m->in = kn_take_conv(b, -1, f->picture_channels, 3, 3, "encoder.%s", names->in);
+    int64_t c = m->in.dim[0];
+    for (int l = 0; l < f->levels; l++) {
+        kn_wan_level *v = &m->level[l];
+        for (int i = 0; i < 2; i++) {
+            v->residual[i] = take_residual(b, names, f->encoder_place(naming, l, i).text, c, i ? c : -1);
+            c = v->residual[i].conv1.dim[0];
+        }
+        if (l + 1 < f->levels)
+            v->resample = take_resample(b, f->encoder_place(naming, l, 2), c, c);
+    }
+    take_middle(m, b, names, "encoder", c);
+    take_out(m, b, names, "encoder", c, 2 * f->latent_channels);
 }
 
-kn_weight kn_wan_take_before_decoder(kn_binder *b, kn_wan_naming naming, int64_t channels) {
-    return kn_take_matrix(b, channels, channels, "%s", spellings[naming].before_decoder);
+static void take_decoder(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const kn_wan_form *f) {
+    const struct spelling *names = &spellings[naming];
+    m->in = kn_take_conv(b, -1, f->latent_channels, 3, 3, "decoder.%s", names->in);
+    int64_t c = m->in.dim[0];
+    take_middle(m, b, names, "decoder", c);
+    for (int l = 0; l < f->levels; l++) {
+        kn_wan_level *v = &m->level[l];
+        for (int i = 0; i < 3; i++) {
+            v->residual[i] = take_residual(b, names, f->decoder_place(naming, l, i).text, c, i ? c : -1);
+            c = v->residual[i].conv1.dim[0];
+        }
+        if (l + 1 < f->levels) {
+            v->resample = take_resample(b, f->decoder_place(naming, l, 3), c, f->narrows ? -1 : c);
+            c = v->resample.dim[0];
+        }
+    }
+    take_out(m, b, names, "decoder", c, f->picture_channels);
+}
+
+void kn_wan_load(kn_wan_vae *m, kn_binder *b, const kn_wan_form *f) {
+    kn_wan_naming naming = kn_has(b, "decoder.conv_in.weight") ? KN_WAN_DIFFUSERS : KN_WAN_ORIGINAL;
+    int64_t c = f->latent_channels;
+    *m = (kn_wan_vae){ 0 };
+    take_encoder(&m->encoder, b, naming, f);
+    take_decoder(&m->decoder, b, naming, f);
+    /* 1x1 convolutions between the halves. Of the encoder's the means are kept; the log variances are for training. */
+    kn_weight both = kn_take_matrix(b, 2 * c, 2 * c, "%s", spellings[naming].after_encoder);
+    m->after_encoder = kn_weight_rows(&both, 0, c);
+    m->before_decoder = kn_take_matrix(b, c, c, "%s", spellings[naming].before_decoder);
 }
 
 kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now) {
@@ -104,13 +137,18 @@ kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now) {
     return now;
 }
 
-kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x) {
+kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x, bool keep) {
     kn_scope s = kn_scope_open(r);
-    kn_tensor y = kn_unit_norm(r, x, &b->norm1, true);
-    y = kn_wan_next(r, y, kn_conv2d(r, y, &b->conv1, 1, kn_wan_around));
-    y = kn_wan_next(r, y, kn_unit_norm(r, y, &b->norm2, true));
-    y = kn_wan_next(r, y, kn_conv2d(r, y, &b->conv2, 1, kn_wan_around));
-    kn_add(r, y, b->shortcut.data ? kn_linear(r, x, &b->shortcut) : x);
+    kn_tensor y = kn_unit_norm_conv(r, x, &b->norm1, &b->conv1, KN_NONE), onto = x;
+    if (b->shortcut.data) {
+        onto = kn_linear(r, x, &b->shortcut);
+    } else if (keep) {
+        onto = kn_new(r, x.rank, x.dim);
+        kn_copy(r, onto, x);
+    }
+    y = kn_unit_norm_conv(r, y, &b->norm2, &b->conv2, onto);
+    if (b->shortcut.data && !keep)
+        kn_drop(r, x);
     return kn_scope_close(r, s, y);
 }
 
@@ -126,18 +164,17 @@ static void attention(kn_run *r, const kn_wan_attention *b, kn_tensor x) {
 }
 
 kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x) {
-    x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[0], x));
+    x = kn_wan_residual_run(r, &m->middle[0], x, false);
     kn_watch(r, x, "%s.resnet0", name);
     attention(r, &m->attention, x);
     kn_watch(r, x, "%s.attn", name);
-    x = kn_wan_next(r, x, kn_wan_residual_run(r, &m->middle[1], x));
+    x = kn_wan_residual_run(r, &m->middle[1], x, false);
     kn_watch(r, x, "%s", name);
     return x;
 }
 
 kn_tensor kn_wan_out_run(kn_run *r, const kn_wan_half *m, kn_tensor x) {
-    x = kn_wan_next(r, x, kn_unit_norm(r, x, &m->norm_out, true));
-    return kn_wan_next(r, x, kn_conv2d(r, x, &m->out, 1, kn_wan_around));
+    return kn_wan_next(r, x, kn_unit_norm_conv(r, x, &m->norm_out, &m->out, KN_NONE));
 }
 
 void kn_wan_normalise(kn_run *r, kn_tensor x, const float *mean, const float *deviation, int channels) {

@@ -33,19 +33,29 @@ typedef struct kn_wan_half {
     kn_weight norm_out, out;
 } kn_wan_half;
 
-typedef enum kn_wan_naming { KN_WAN_ORIGINAL, KN_WAN_DIFFUSERS } kn_wan_naming;
-kn_wan_naming kn_wan_naming_of(const kn_binder *b);
+typedef struct kn_wan_vae {
+    kn_wan_half encoder, decoder;
+    kn_weight after_encoder, before_decoder;
+} kn_wan_vae;
 
-/* half: "encoder" or "decoder"; at: where a block stands in the file, "decoder.upsamples.0". Numbers of channels may be
- * -1: what the file has. */
-void kn_wan_take_in(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t in);
-void kn_wan_take_middle(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t channels);
-void kn_wan_take_out(kn_wan_half *m, kn_binder *b, kn_wan_naming naming, const char *half, int64_t in, int64_t out);
-kn_wan_residual kn_wan_take_residual(kn_binder *b, kn_wan_naming naming, const char *at, int64_t in, int64_t out);
-kn_weight kn_wan_take_resample(kn_binder *b, const char *at, int64_t in, int64_t out);
-/* 1x1 convolutions between the halves. Of the encoder's the means are kept; the log variances are for training. */
-kn_weight kn_wan_take_after_encoder(kn_binder *b, kn_wan_naming naming, int64_t channels);
-kn_weight kn_wan_take_before_decoder(kn_binder *b, kn_wan_naming naming, int64_t channels);
+typedef enum kn_wan_naming { KN_WAN_ORIGINAL, KN_WAN_DIFFUSERS } kn_wan_naming;
+
+/* Where a block stands in the file: "decoder.upsamples.0". */
+typedef struct kn_wan_place {
+    char text[64];
+} kn_wan_place;
+typedef kn_wan_place kn_wan_place_fn(kn_wan_naming naming, int level, int block);
+
+/* In what the members of the family differ. The blocks of a level are counted on: two residual ones when encoding,
+ * three when decoding, then what changes the size. */
+typedef struct kn_wan_form {
+    int levels, picture_channels, latent_channels;
+    bool narrows; /* what doubles the size halves the channels */
+    kn_wan_place_fn *encoder_place, *decoder_place;
+} kn_wan_form;
+
+/* Takes encoder and decoder in either spelling; widths follow from the tensors. */
+void kn_wan_load(kn_wan_vae *m, kn_binder *b, const kn_wan_form *f);
 
 static const kn_pad kn_wan_around = { 1, 1, 1, 1 };      /* 3x3, same size */
 static const kn_pad kn_wan_right_below = { 0, 0, 1, 1 }; /* before a 3x3 with stride 2 */
@@ -53,8 +63,8 @@ static const kn_pad kn_wan_right_below = { 0, 0, 1, 1 }; /* before a 3x3 with st
 /* Takes the place of a tensor that is not needed any more. */
 kn_tensor kn_wan_next(kn_run *r, kn_tensor old, kn_tensor now);
 
-/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. x stays. */
-kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x);
+/* x: [h, w, in] -> [h, w, out]: two convolutions around a shortcut. Takes the place of x unless that is to be kept. */
+kn_tensor kn_wan_residual_run(kn_run *r, const kn_wan_residual *b, kn_tensor x, bool keep);
 /* These two take the place of x. name: what the middle is watched as, with ".resnet0" and ".attn" in it. */
 kn_tensor kn_wan_middle_run(kn_run *r, const kn_wan_half *m, const char *name, kn_tensor x);
 kn_tensor kn_wan_out_run(kn_run *r, const kn_wan_half *m, kn_tensor x);

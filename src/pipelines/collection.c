@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "pipelines/config_json.h"
 #include "text/tokenizer.h"
 
 _Static_assert(KN_PLACES <= 8, "a bit for each place");
@@ -24,6 +25,11 @@ static bool can_be_written(const char *path) {
     for (size_t i = 0; i < len; i++)
         plain &= (unsigned char)path[i] >= 0x20 && path[i] != 0x7F;
     return plain;
+}
+
+static const char *base_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 /* ---- single files ---- */
@@ -46,6 +52,13 @@ static void find_places(kn_collected_file *f, const kn_source *source) {
         f->problem = wanted;
 }
 
+/* People write into the name what no header tells, and authors into the config.json. */
+static bool says_vl(const char *path) {
+    kn_vl_config config;
+    bool told = kn_vl_config_read_beside(path, &config, NULL) && config.sections[0] > 0;
+    return told || strcasestr(base_of(path), "vl");
+}
+
 static void look_at(kn_collected_file *f, const char *path) {
     const kn_source source = { .path = path };
     kn_inspection found = { 0 };
@@ -55,9 +68,15 @@ static void look_at(kn_collected_file *f, const char *path) {
                 "models.toml cannot hold its name: it has control characters or is not UTF-8");
         return;
     }
+    if (kn_shard_stem(base_of(path))) {
+        kn_fail(&f->problem, KN_E_NOT_FOUND,
+                "is one shard of a split model, whose index (….safetensors.index.json) is missing");
+        return;
+    }
     if (!kn_inspect_file(&source, NULL, &found, &f->problem))
         return;
     f->kind = found.kind;
+    f->says_vl = says_vl(path);
     if (f->kind && f->kind->role != KN_ROLE_OTHER)
         find_places(f, &source);
 }
@@ -78,16 +97,45 @@ static int by_tokens(const void *a, const void *b) {
 
 /* ---- names ---- */
 
-static const char *base_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+/* How people call a model: as its file, or as the folder that has it in the layout of diffusers, where files are called
+ * alike in all models. "Z-Image-Turbo/transformer/diffusion_pytorch_model.safetensors" -> "Z-Image-Turbo" */
+typedef struct label {
+    char text[160];
+} label;
+
+static bool is_of_layout(const char *name, size_t len) {
+    static const char *const names[] = { "model", "transformer", "text_encoder", "snapshots" };
+    static const char file[] = "diffusion_pytorch_model";
+    enum { REVISION = 40 }; /* hexadecimal digits of a folder in "snapshots" */
+    bool is =
+        strncmp(name, file, strlen(file)) == 0 || (len == REVISION && strspn(name, "0123456789abcdef") >= REVISION);
+    for (size_t i = 0; i < KN_COUNT(names); i++)
+        is |= len == strlen(names[i]) && strncmp(name, names[i], len) == 0;
+    return is;
 }
 
-/* "Krea2 Turbo_fp8.safetensors" -> "krea2-turbo-fp8" */
+static label label_of(const char *path) {
+    const char *name = base_of(path), *end = strstr(name, ".safetensors");
+    label l;
+    end = end ? end : strrchr(name, '.');
+    end = end && end > name ? end : name + strlen(name);
+    while (name > path + 1 && is_of_layout(name, (size_t)(end - name))) {
+        end = name - 1;
+        for (name = end; name > path && name[-1] != '/';)
+            name--;
+    }
+    if (strncmp(name, "models--", 8) == 0) /* of Hugging Face's cache: "models--Qwen--Qwen-Image" */
+        for (const char *at = name; (at = strstr(at, "--")) && at < end;)
+            name = at += 2;
+    snprintf(l.text, sizeof l.text, "%.*s", (int)(end - name), name);
+    return l;
+}
+
+/* "Krea2 Turbo_fp8" -> "krea2-turbo-fp8" */
 static void make_name(const char *path, char *name, size_t room) {
-    const char *base = base_of(path), *dot = strrchr(base, '.'), *end = dot && dot > base ? dot : base + strlen(base);
+    label l = label_of(path);
     size_t n = 0;
-    for (const char *at = base; at < end && n + 8 < room; at++) { /* leaves room for a number */
+    for (const char *at = l.text; *at && n + 8 < room; at++) { /* leaves room for a number */
         char c = *at >= 'A' && *at <= 'Z' ? (char)(*at - 'A' + 'a') : *at;
         bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
         if (plain || (n > 0 && name[n - 1] != '-'))
@@ -114,13 +162,14 @@ static void choose_name(const kn_collection *c, kn_collected_model *m, const cha
         snprintf(m->name + len, sizeof m->name - len, "-%u", i);
 }
 
-/* What a model was trained for is in no header; people write it into the name. */
+/* What a model was trained for is in no header; people write it into names. */
 static void choose_variant(kn_collected_model *m, const char *path) {
     const kn_architecture *a = m->architecture;
+    label l = label_of(path);
     m->variant = &a->variants[0];
     m->variant_is_guess = a->variant_count > 1;
     for (size_t i = 0; i < a->variant_count; i++) {
-        if (strcasestr(base_of(path), a->variants[i].name)) {
+        if (strcasestr(l.text, a->variants[i].name)) {
             m->variant = &a->variants[i];
             m->variant_is_guess = false;
         }
@@ -156,11 +205,9 @@ static void offer(struct choice *c, const char *near, const char *path) {
     c->path[at] = path;
 }
 
-/* Whether a text encoder is more likely another one than what is wanted: no header tells Qwen3 from Qwen3-VL, but
- * people write that into the name. */
+/* Whether a text encoder is more likely another one than what is wanted: no header tells Qwen3 from Qwen3-VL. */
 static bool is_doubtful(const kn_collected_file *f, const kn_slot *wanted) {
-    bool wants_vl = strstr(wanted->id, "-vl") != NULL, is_named_vl = strcasestr(base_of(f->path), "vl") != NULL;
-    return strcmp(f->kind->id, "qwen3") == 0 && wants_vl != is_named_vl;
+    return strcmp(f->kind->id, "qwen3") == 0 && f->says_vl != (strstr(wanted->id, "-vl") != NULL);
 }
 
 /* Of equally near ones, files of their own go before all-in-one files, and those before doubtful ones. */
@@ -201,22 +248,23 @@ static bool opens(const kn_collected_model *m, kn_device *device, kn_error *err)
                                    .vision = { .path = m->part[KN_PLACE_VISION] },
                                    .tokenizer = { .path = m->tokenizer } };
     kn_pipeline *p = NULL;
-    if (!m->architecture->open(&files, device, KN_FAST, KN_STAGED, &p, err))
+    if (!kn_pipeline_open(m->architecture, &files, device, KN_FAST, KN_STAGED, &p, err))
         return false;
-    p->close(p);
+    kn_pipeline_close(p);
     return true;
 }
 
-/* Until a text encoder and a tokenizer are found with which the model opens; they decide. If none does, what is told is
- * why the nearest text encoder cannot be used, with the tokenizer that is least likely to be the reason. */
+/* Until a text encoder and a tokenizer are found with which the model opens; they decide. The built-in tokenizer is
+ * tried first. If none does, what is told is why the nearest text encoder cannot be used, with the tokenizer that is
+ * least likely to be the reason. */
 static void choose_text(const kn_collection *c, kn_collected_model *m, const struct choice *texts, kn_device *device) {
     kn_error why = { 0 };
     for (size_t i = 0; i < texts->count; i++) {
         struct choice tokenizers = tokenizers_near(c, texts->path[i]);
         m->part[KN_PLACE_TEXT] = texts->path[i];
-        for (size_t k = 0; k < tokenizers.count; k++) {
+        for (size_t k = 0; k <= tokenizers.count; k++) {
             kn_error err = { 0 };
-            m->tokenizer = tokenizers.path[k];
+            m->tokenizer = k > 0 ? tokenizers.path[k - 1] : NULL;
             if (opens(m, device, &err))
                 return;
             if (i == 0)
@@ -248,8 +296,6 @@ static void complete(const kn_collection *c, kn_collected_model *m, size_t archi
         m->missing[n++] = a->text_encoder->wants;
     if (vaes.count == 0)
         m->missing[n++] = a->vae->wants;
-    if (tokenizers_near(c, own).count == 0)
-        m->missing[n++] = "a tokenizer (a folder with tokenizer.json, or with vocab.json and merges.txt)";
     if (n > 0)
         return;
     m->part[KN_PLACE_VAE] = vaes.path[0];
@@ -346,5 +392,5 @@ bool kn_collected_profile(const kn_collected_model *m, kn_buf *into) {
             ok = ok &&
                  kn_buf_printf(into, "  # make sure that it is %s: its header does not tell", a->text_encoder->wants);
     }
-    return ok && add_path(into, "tokenizer", m->tokenizer) && kn_buf_add_text(into, "\n");
+    return ok && (!m->tokenizer || add_path(into, "tokenizer", m->tokenizer)) && kn_buf_add_text(into, "\n");
 }

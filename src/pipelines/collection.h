@@ -17,6 +17,7 @@ enum { KN_COLLECTION_ARCHITECTURES = 16 };
 typedef struct kn_collected_file {
     const char *path;
     const kn_kind *kind;                             /* NULL: unknown */
+    bool says_vl;                                    /* a text encoder: its name or config.json says Qwen-VL */
     unsigned char fits[KN_COLLECTION_ARCHITECTURES]; /* a bit for each place */
     kn_error problem; /* why it cannot be used though it is, or may be, what an architecture wants; KN_OK: none */
 } kn_collected_file;
@@ -30,11 +31,11 @@ typedef struct kn_collected_model {
     char name[64]; /* of its profile */
     const kn_architecture *architecture;
     const kn_variant *variant;
-    bool variant_is_guess;       /* the file's name does not tell */
-    const char *part[KN_PLACES]; /* NULL: none */
-    bool text_is_guess;          /* the text encoder may be another one than what is wanted */
-    bool in_one;                 /* all parts but the tokenizer are the same file */
-    const char *tokenizer;
+    bool variant_is_guess;          /* the file's name does not tell */
+    const char *part[KN_PLACES];    /* NULL: none */
+    bool text_is_guess;             /* the text encoder may be another one than what is wanted */
+    bool in_one;                    /* all parts but the tokenizer are the same file */
+    const char *tokenizer;          /* NULL: the built-in one */
     const char *missing[KN_PLACES]; /* what nothing was found for, NULL behind the last one */
     kn_error problem;               /* why what was found does not go together; KN_OK: it does */
 } kn_collected_model;

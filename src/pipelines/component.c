@@ -30,6 +30,14 @@ static bool open_file(kn_component *c, const kn_source *source, kn_error *err) {
     return kn_weights_open(source->path, &c->file, err);
 }
 
+/* A shard by itself lacks most of its model, which would be told name by name. */
+static bool is_whole(const kn_source *source, kn_error *err) {
+    const char *slash = source->path ? strrchr(source->path, '/') : NULL, *name = slash ? slash + 1 : source->path;
+    return !name || !kn_shard_stem(name) ||
+           kn_fail(err, KN_E_USAGE,
+                   "is one shard of a split model; name its index (….safetensors.index.json) or folder instead");
+}
+
 static bool is_wanted(kn_component *c, kn_error *err) {
     if (kn_detect_as(c->file, c->slot->id, c->prefix))
         return true;
@@ -46,7 +54,7 @@ static bool is_wanted(kn_component *c, kn_error *err) {
 
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err) {
     *c = (kn_component){ .slot = slot, .network = network };
-    bool right = open_file(c, source, err) && is_wanted(c, err);
+    bool right = open_file(c, source, err) && is_whole(source, err) && is_wanted(c, err);
     if (!right && source->path)
         kn_fail_within(err, "'%s'", kn_quote_path(source->path).text);
     right = right && (!slot->prepare || slot->prepare(network, source, err));

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -102,13 +103,16 @@ bool kn_vl_config_read(const char *text, size_t len, kn_vl_config *ret, kn_error
 
 bool kn_vl_config_read_beside(const char *model_path, kn_vl_config *ret, kn_error *err) {
     const char *slash = strrchr(model_path, '/');
+    size_t folder = slash ? (size_t)(slash - model_path) + 1 : 0;
+    struct stat st;
     KN_AUTO_BUF path;
     KN_AUTO_BUF text;
     kn_buf_init(&path, PATH_MAX);
     kn_buf_init(&text, KN_CONFIG_BYTES_MAX);
     *ret = (kn_vl_config){ 0 };
-    if (!kn_buf_add(&path, model_path, slash ? (size_t)(slash - model_path) + 1 : 0) ||
-        !kn_buf_add_text(&path, "config.json"))
+    bool inside = stat(model_path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!kn_buf_add(&path, model_path, inside ? strlen(model_path) : folder) ||
+        !kn_buf_add_text(&path, inside ? "/config.json" : "config.json"))
         return kn_fail_nomem(err, PATH_MAX);
     if (access(path.data, F_OK) != 0)
         return true;

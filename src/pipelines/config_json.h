@@ -12,7 +12,8 @@ typedef struct kn_vl_config {
     int sections[3];         /* of rotary pairs to time, row and column; all 0: not told */
 } kn_vl_config;
 
-/* The config.json in the folder of model_path. None, or one about something else, tells nothing and is no error. */
+/* The config.json beside model_path, or in it if it is a folder. None, or one about something else, tells nothing and
+ * is no error. */
 bool kn_vl_config_read_beside(const char *model_path, kn_vl_config *ret, kn_error *err);
 
 bool kn_vl_config_read(const char *text, size_t len, kn_vl_config *ret, kn_error *err);

@@ -4,7 +4,7 @@
 
 #include "pipelines/pipeline.h"
 
-extern const kn_slot kn_krea2_diffusion_slot, kn_krea2_text_slot, kn_krea2_vae_slot;
-kn_pipeline_open_fn kn_krea2_pipeline_open;
+extern const kn_slot kn_krea2_diffusion_slot, kn_krea2_text_slot;
+extern const kn_stages kn_krea2_stages;
 
 #endif

@@ -42,14 +42,16 @@ static bool choose_files(const kn_model_wish *w, kn_model_choice *c, kn_error *e
     if (p == &kn_demo_profile)
         c->files = kn_demo_files();
     c->files.vision.path = w->vision ? w->vision : p->vision; /* may be left out */
+    const char *tokenizer = w->tokenizer ? w->tokenizer : p->tokenizer;
+    if (tokenizer) /* else what the demo has, or what is built in */
+        c->files.tokenizer = (kn_source){ .path = tokenizer };
     if (c->files.vision.path && !c->architecture->vision)
         return kn_fail(err, KN_E_UNSUPPORTED, "%s has no vision encoder; leave vision out", c->architecture->title);
     return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->checkpoint, p->name,
                          &c->files.diffusion_model, err) &&
            choose_source("text-encoder", w->text_encoder, p->text_encoder, p->checkpoint, p->name,
                          &c->files.text_encoder, err) &&
-           choose_source("vae", w->vae, p->vae, p->checkpoint, p->name, &c->files.vae, err) &&
-           choose_source("tokenizer-path", w->tokenizer, p->tokenizer, NULL, p->name, &c->files.tokenizer, err);
+           choose_source("vae", w->vae, p->vae, p->checkpoint, p->name, &c->files.vae, err);
 }
 
 bool kn_model_profiles(const char *config, kn_profiles *ret, kn_error *err) {
@@ -120,7 +122,8 @@ bool kn_model_open(const kn_model_wish *wish, kn_model **ret, kn_error *err) {
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
     if (kn_model_choose(wish, &m->choice, err) && open_device(wish, m, err) &&
-        m->choice.architecture->open(&m->choice.files, m->device, m->precision, m->residency, &m->pipeline, err)) {
+        kn_pipeline_open(m->choice.architecture, &m->choice.files, m->device, m->precision, m->residency, &m->pipeline,
+                         err)) {
         *ret = m;
         return true;
     }
@@ -131,8 +134,7 @@ bool kn_model_open(const kn_model_wish *wish, kn_model **ret, kn_error *err) {
 void kn_model_close(kn_model *m) {
     if (!m)
         return;
-    if (m->pipeline)
-        m->pipeline->close(m->pipeline);
+    kn_pipeline_close(m->pipeline);
     if (m->device)
         kn_device_close(m->device);
     kn_model_choice_free(&m->choice);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "weights/weights.h"
 
 struct place {
     dev_t device;
@@ -64,10 +65,12 @@ static bool is_new(struct walk *w, const struct stat *st) {
     return true;
 }
 
-/* The length of its header and "{", or GGUF's magic. */
+/* The length of its header and "{", or GGUF's magic. An index is told by its name. */
 static bool begins_like_model(const char *path) {
     enum { MAX_HEADER = 100000000 };
     uint8_t start[9];
+    if (kn_is_shard_index(path))
+        return true;
     FILE *f = fopen(path, "re");
     if (!f)
         return false;
@@ -109,6 +112,21 @@ static bool has(const kn_paths *names, const char *name) {
     return names->count && bsearch(&name, names->at, names->count, sizeof *names->at, by_name);
 }
 
+/* Whether an index beside it speaks for a shard. Both begin alike up to the first dot, behind which may stand which
+ * variant of the model it is. */
+static bool is_shard_with_index(const kn_paths *names, const char *name) {
+    size_t same = KN_MIN(kn_shard_stem(name), strcspn(name, "."));
+    bool found = false;
+    for (size_t i = 0; same > 0 && i < names->count && !found; i++)
+        found = kn_is_shard_index(names->at[i]) && strncmp(names->at[i], name, same) == 0;
+    return found;
+}
+
+/* The cache of Hugging Face keeps the files themselves in "blobs", under no names, and links to them in "snapshots". */
+static bool is_left_out(const kn_paths *names, const char *name) {
+    return (strcmp(name, "blobs") == 0 && has(names, "snapshots")) || is_shard_with_index(names, name);
+}
+
 static bool walk_folder(struct walk *w, const char *folder, int depth);
 
 /* Takes path. */
@@ -136,7 +154,7 @@ static bool walk_folder(struct walk *w, const char *folder, int depth) {
     if (ok && (has(&names, "tokenizer.json") || (has(&names, "vocab.json") && has(&names, "merges.txt"))))
         ok = add(&w->tree.tokenizers, strdup(folder), w->err);
     for (size_t i = 0; ok && i < names.count; i++)
-        ok = look_at(w, join(folder, names.at[i]), depth);
+        ok = is_left_out(&names, names.at[i]) || look_at(w, join(folder, names.at[i]), depth);
     free_paths(&names);
     return ok;
 }

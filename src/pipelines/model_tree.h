@@ -1,4 +1,5 @@
-/* What lies in a folder of models and all folders below it: model files, told by their first bytes, and tokenizers.
+/* What lies in a folder of models and all folders below it: model files, told by their first bytes, and tokenizers. Of
+ * models that are split over several files the index stands for all.
  *
  * Links are followed, but nothing is visited twice, so that loops end. What begins with a dot is left out. */
 #ifndef KN_PIPELINES_MODEL_TREE_H
@@ -16,7 +17,7 @@ typedef struct kn_paths {
 } kn_paths;
 
 typedef struct kn_model_tree {
-    kn_paths files;      /* safetensors and GGUF, in the order of their names */
+    kn_paths files;      /* safetensors, their indices and GGUF, in the order of their names */
     kn_paths tokenizers; /* folders with tokenizer.json, or with vocab.json and merges.txt */
     kn_paths unreadable; /* folders */
     bool cut;            /* there is more than the limits allow */

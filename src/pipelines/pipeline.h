@@ -1,7 +1,8 @@
-/* From a recipe to pixels: one pipeline per architecture, all behind the same few calls.
+/* From a recipe to pixels, for every architecture behind the same few calls.
  *
  * A recipe is complete: defaults have been filled in and every number checked (settings.h does that). A pipeline owns
- * the model's components; it loads and frees them stage by stage, or keeps them, as its residency says. */
+ * the model's components; it loads and frees them stage by stage, or keeps them, as its residency says. What encoders
+ * made of prompts and pictures it keeps either way, for the next picture that is drawn from the same. */
 #ifndef KN_PIPELINES_PIPELINE_H
 #define KN_PIPELINES_PIPELINE_H
 
@@ -36,10 +37,12 @@ typedef struct kn_slot {
 typedef struct kn_model_files {
     kn_source diffusion_model, text_encoder, vae;
     kn_source vision;    /* nothing: in the text encoder's file, or nowhere */
-    kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one */
+    kn_source tokenizer; /* a folder, a tokenizer.json, or the bytes of one; nothing: the built-in one */
 } kn_model_files;
 
 typedef enum kn_residency { KN_STAGED, KN_CACHED } kn_residency;
+
+enum { KN_VAE_TILE_SIDE = 512 }; /* pixels of a tile's side where tiles are wanted; an eighth overlaps */
 
 typedef struct kn_recipe {
     const char *prompt, *negative_prompt; /* checked UTF-8 */
@@ -56,6 +59,7 @@ typedef struct kn_recipe {
     int reference_count;
     unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
     const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
+    bool vae_tiling;               /* what is larger than a tile goes through the VAE in tiles in any case */
     bool allow_swap;               /* try even if it cannot fit in memory */
 } kn_recipe;
 
@@ -89,26 +93,33 @@ typedef enum kn_stage {
 } kn_stage;
 
 typedef struct kn_stage_report {
-    const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: there was nothing to do */
+    const char *name; /* "pictures", "see", "encode", "diffuse", "decode"; NULL: it is no part of this picture */
     double load_seconds, seconds;
     uint64_t weight_bytes, peak_bytes; /* stored weights of the stage; most memory beside them in use */
+    int runs, reused; /* how often it was done, and how often an earlier picture's results served instead */
 } kn_stage_report;
 
 typedef struct kn_draw_report {
     kn_stage_report stage[KN_STAGE_COUNT];
+    double products;                             /* as in a kn_run; up to date whenever progress is told */
     int prompt_tokens;                           /* that the model saw, its template included */
     int dropped_tokens, dropped_negative_tokens; /* known when "encode" is told: cut from the end of a long prompt */
 } kn_draw_report;
 
-typedef struct kn_pipeline kn_pipeline;
-typedef bool kn_pipeline_open_fn(const kn_model_files *files, kn_device *device, kn_precision precision,
-                                 kn_residency residency, kn_pipeline **ret, kn_error *err);
+/* Several pictures as one: times and numbers are added up, the largest memory counts, the rest is the last one's. */
+void kn_draw_report_add(kn_draw_report *sum, const kn_draw_report *one);
 
-/* What a pipeline is made of; the rest of the struct belongs to the architecture. */
-struct kn_pipeline {
-    bool (*generate)(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
-                     kn_draw_report *report, kn_error *err);
-    void (*close)(kn_pipeline *p);
-};
+typedef struct kn_pipeline kn_pipeline;
+typedef struct kn_stages kn_stages; /* what is special about an architecture, see job.h */
+struct kn_architecture;
+
+/* Opens every component and checks it, and that they belong together; reads no tensor data. */
+bool kn_pipeline_open(const struct kn_architecture *a, const kn_model_files *files, kn_device *device,
+                      kn_precision precision, kn_residency residency, kn_pipeline **ret, kn_error *err);
+void kn_pipeline_close(kn_pipeline *p); /* NULL is fine */
+
+/* One picture; none in a plan. One call at a time. */
+bool kn_pipeline_draw(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
+                      kn_draw_report *report, kn_error *err);
 
 #endif

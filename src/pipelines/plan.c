@@ -7,7 +7,7 @@ bool kn_plan_make(const kn_model *m, const kn_recipe *recipe, const atomic_bool 
                   kn_error *err) {
     const kn_hooks hooks = { .stop = stop, .plan = true };
     kn_image none = { 0 };
-    return m->pipeline->generate(m->pipeline, recipe, &hooks, &none, ret, err);
+    return kn_pipeline_draw(m->pipeline, recipe, &hooks, &none, ret, err);
 }
 
 uint64_t kn_plan_bytes(const kn_draw_report *plan, kn_stage stage, kn_residency residency) {
@@ -83,5 +83,5 @@ bool kn_plan_check(const kn_model *m, const kn_recipe *recipe, uint64_t availabl
 bool kn_model_draw(kn_model *m, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret, kn_draw_report *report,
                    kn_error *err) {
     return (recipe->allow_swap || kn_plan_check(m, recipe, kn_memory_available(), hooks->stop, err)) &&
-           m->pipeline->generate(m->pipeline, recipe, hooks, ret, report, err);
+           kn_pipeline_draw(m->pipeline, recipe, hooks, ret, report, err);
 }

@@ -301,7 +301,7 @@ static bool check_files(const source *s, const kn_toml *table, const kn_profile 
     const kn_toml_entry *checkpoint = find(table, "checkpoint");
     if (checkpoint && !find_architecture(s->rules, p->architecture)->takes_checkpoint)
         return kn_fail(s->err, KN_E_UNSUPPORTED,
-                       "line %d: %s needs separate files (diffusion_model, text_encoder, vae, tokenizer); a checkpoint "
+                       "line %d: %s needs separate files (diffusion_model, text_encoder, vae); a checkpoint "
                        "that holds them all is not supported",
                        checkpoint->line, p->architecture);
     if (!p->checkpoint && !p->diffusion_model && !p->text_encoder && !p->vision && !p->vae)

@@ -4,7 +4,7 @@
 
 #include "pipelines/pipeline.h"
 
-extern const kn_slot kn_qwen21_diffusion_slot, kn_qwen21_text_slot, kn_qwen21_vision_slot, kn_qwen21_vae_slot;
-kn_pipeline_open_fn kn_qwen21_pipeline_open;
+extern const kn_slot kn_qwen21_diffusion_slot, kn_qwen21_text_slot, kn_qwen21_vision_slot;
+extern const kn_stages kn_qwen21_stages;
 
 #endif

@@ -7,6 +7,7 @@
 #include "pipelines/krea2.h"
 #include "pipelines/qwen_image.h"
 #include "pipelines/qwen_image21.h"
+#include "pipelines/vaes.h"
 #include "pipelines/zimage.h"
 
 static const kn_variant qwen21_variants[] = {
@@ -55,7 +56,7 @@ const kn_architecture kn_architectures[] = {
       .text_encoder = &kn_qwen21_text_slot,
       .vae = &kn_qwen21_vae_slot,
       .vision = &kn_qwen21_vision_slot,
-      .open = kn_qwen21_pipeline_open },
+      .stages = &kn_qwen21_stages },
     { .name = "z-image",
       .title = "Z-Image",
       .variants = zimage_variants,
@@ -66,8 +67,8 @@ const kn_architecture kn_architectures[] = {
       .takes_init_image = true,
       .diffusion_model = &kn_zimage_diffusion_slot,
       .text_encoder = &kn_zimage_text_slot,
-      .vae = &kn_zimage_vae_slot,
-      .open = kn_zimage_pipeline_open },
+      .vae = &kn_flux_vae_slot,
+      .stages = &kn_zimage_stages },
     { .name = "krea2",
       .title = "Krea 2",
       .variants = krea2_variants,
@@ -78,8 +79,8 @@ const kn_architecture kn_architectures[] = {
       .added_guidance = true,
       .diffusion_model = &kn_krea2_diffusion_slot,
       .text_encoder = &kn_krea2_text_slot,
-      .vae = &kn_krea2_vae_slot,
-      .open = kn_krea2_pipeline_open },
+      .vae = &kn_wan_vae_slot,
+      .stages = &kn_krea2_stages },
     { .name = "qwen-image",
       .title = "Qwen-Image",
       .variants = qwen_image_variants,
@@ -91,8 +92,8 @@ const kn_architecture kn_architectures[] = {
       .start_rule = KN_START_COMFYUI,
       .diffusion_model = &kn_qwen_image_diffusion_slot,
       .text_encoder = &kn_qwen_image_text_slot,
-      .vae = &kn_qwen_image_vae_slot,
-      .open = kn_qwen_image_pipeline_open },
+      .vae = &kn_wan_vae_slot,
+      .stages = &kn_qwen_image_stages },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);
 

@@ -30,7 +30,7 @@ typedef struct kn_architecture {
     int max_references;       /* pictures that a prompt can be about; 0: none */
     const kn_slot *diffusion_model, *text_encoder, *vae;
     const kn_slot *vision; /* NULL: it sees no pictures */
-    kn_pipeline_open_fn *open;
+    const kn_stages *stages;
 } kn_architecture;
 
 extern const kn_architecture kn_architectures[];

@@ -184,6 +184,7 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
     kn_settings s = { .recipe = { .prompt = wish->prompt,
                                   .negative_prompt = negative,
                                   .seed = wish->seed,
+                                  .vae_tiling = wish->vae_tiling,
                                   .allow_swap = wish->allow_swap,
                                   .init_noise = wish->init_noise,
                                   .init_noise_count = wish->init_noise_count } };

@@ -26,7 +26,7 @@ typedef struct kn_wish {
     size_t init_noise_count;
     const kn_image *references, *init_image; /* as in a recipe */
     int reference_count;
-    bool allow_swap;                            /* as in a recipe */
+    bool vae_tiling, allow_swap;                /* as in a recipe */
     kn_optional reference_resolution, strength; /* strength 0 … 1: how much of init_image may change */
 } kn_wish;
 

@@ -4,7 +4,7 @@
 
 #include "pipelines/pipeline.h"
 
-extern const kn_slot kn_zimage_diffusion_slot, kn_zimage_text_slot, kn_zimage_vae_slot;
-kn_pipeline_open_fn kn_zimage_pipeline_open;
+extern const kn_slot kn_zimage_diffusion_slot, kn_zimage_text_slot;
+extern const kn_stages kn_zimage_stages;
 
 #endif

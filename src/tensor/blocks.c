@@ -45,13 +45,12 @@ static void q8_0(const uint8_t *p, float *dst) {
         dst[i] = d * (float)(int8_t)p[2 + i];
 }
 
-/* Steps that are closer together around zero, where most weights are. */
-static const int8_t uneven[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+const int8_t kn_uneven_steps[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 
 static void iq4_nl(const uint8_t *p, float *dst) {
     float d = half_at(p);
     for (size_t i = 0; i < 32; i++)
-        dst[i] = d * (float)uneven[nibble(p + 2, i)];
+        dst[i] = d * (float)kn_uneven_steps[nibble(p + 2, i)];
 }
 
 /* Blocks of 256: sub-blocks of 16 or 32 have small scales of their own, which the block's one or two F16 numbers
@@ -73,10 +72,9 @@ static void q3_k(const uint8_t *p, float *dst) {
     const uint8_t *third = p, *q = p + 32, *s = p + 96;
     float d = half_at(p + 108);
     for (size_t i = 0; i < 256; i++) {
-        size_t h = i / 128, j = i / 32 % 4, l = i % 32, k = i / 16;
-        int low = k < 8 ? s[k] & 15 : s[k - 8] >> 4, high = s[8 + k % 4] >> 2 * (k / 4) & 3;
+        size_t h = i / 128, j = i / 32 % 4, l = i % 32;
         int v = (q[32 * h + l] >> 2 * j & 3) - (third[l] >> (4 * h + j) & 1 ? 0 : 4);
-        dst[i] = d * (float)((low | high << 4) - 32) * (float)v;
+        dst[i] = d * (float)kn_q3_k_scale(s, i / 16) * (float)v;
     }
 }
 
@@ -117,13 +115,11 @@ static void q6_k(const uint8_t *p, float *dst) {
 }
 
 static void iq4_xs(const uint8_t *p, float *dst) {
-    const uint8_t *low = p + 4, *q = p + 8;
-    unsigned high = p[2] | (unsigned)p[3] << 8;
+    const uint8_t *q = p + 8;
     float d = half_at(p);
     for (size_t i = 0; i < 256; i++) {
         size_t b = i / 32;
-        int scale = (int)((low[b / 2] >> 4 * (b % 2) & 15) | (high >> 2 * b & 3) << 4);
-        dst[i] = d * (float)(scale - 32) * (float)uneven[nibble(q + 16 * b, i % 32)];
+        dst[i] = d * (float)kn_iq4_xs_scale(p, b) * (float)kn_uneven_steps[nibble(q + 16 * b, i % 32)];
     }
 }
 

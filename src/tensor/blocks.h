@@ -24,4 +24,19 @@ static inline void kn_scale_and_min(const uint8_t *s, size_t j, uint8_t *scale, 
     }
 }
 
+/* Q3_K: the scale of sub-block k (0 … 15), six bits less 32, from twelve bytes; IQ4_XS: that of sub-block j (0 … 7),
+ * from the block. */
+static inline int kn_q3_k_scale(const uint8_t *s, size_t k) {
+    int low = k < 8 ? s[k] & 15 : s[k - 8] >> 4, high = s[8 + k % 4] >> 2 * (k / 4) & 3;
+    return (low | high << 4) - 32;
+}
+
+static inline int kn_iq4_xs_scale(const uint8_t *block, size_t j) {
+    unsigned high = block[2] | (unsigned)block[3] << 8;
+    return (int)((block[4 + j / 2] >> 4 * (j % 2) & 15) | (high >> 2 * j & 3) << 4) - 32;
+}
+
+/* IQ4_NL and IQ4_XS: steps that are closer together around zero, where most weights are. */
+extern const int8_t kn_uneven_steps[16];
+
 #endif

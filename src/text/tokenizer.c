@@ -12,16 +12,29 @@
 
 enum { MAX_ADDED = 1 << 14 };
 
-bool kn_tokenizer_open_bytes(const kn_tokenizer_files *files, kn_tokenizer **ret, kn_error *err) {
+/* files NULL: the published one. */
+static bool open_tokenizer(const kn_tokenizer_files *files, kn_tokenizer **ret, kn_error *err) {
     kn_tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return kn_fail_nomem(err, sizeof *t);
-    if (!kn_tokenizer_read_files(t, files, err)) {
+    if (!(files ? kn_tokenizer_read_files(t, files, err) : kn_tokenizer_read_published(t, err))) {
         kn_tokenizer_close(t);
         return false;
     }
     *ret = t;
     return true;
+}
+
+bool kn_tokenizer_open_bytes(const kn_tokenizer_files *files, kn_tokenizer **ret, kn_error *err) {
+    return open_tokenizer(files, ret, err);
+}
+
+bool kn_tokenizer_open_published(kn_tokenizer **ret, kn_error *err) {
+    return open_tokenizer(NULL, ret, err);
+}
+
+bool kn_tokenizer_is_built_in(const kn_tokenizer *t) {
+    return t->built_in;
 }
 
 void kn_tokenizer_close(kn_tokenizer *t) {

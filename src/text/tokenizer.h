@@ -1,8 +1,9 @@
 /* Text to token ids: the byte-level BPE tokenizer of the Qwen family, exactly as published.
  *
- * It reads the published files (vocab.json, merges.txt and tokenizer_config.json, or tokenizer.json) and refuses by
- * name every tokenizer that splits text in another way. It does not know templates: those are the pipelines' business,
- * which look control tokens up by their content. There is no unknown text: what is UTF-8 has ids.
+ * The published one is part of the program. Others come from files as published (vocab.json, merges.txt and
+ * tokenizer_config.json, or tokenizer.json); every tokenizer that splits text in another way is refused by name. It
+ * does not know templates: those are the pipelines' business, which look control tokens up by their content. There is
+ * no unknown text: what is UTF-8 has ids.
  *
  * Encoding goes like this: the text is cut at added tokens (the longest one that begins first, on the text as it is);
  * each piece in between is brought to NFC, split into words and merged word by word. Nothing is added at either end. So
@@ -41,6 +42,11 @@ typedef struct kn_tokenizer_files {
 
 bool kn_tokenizer_open_bytes(const kn_tokenizer_files *files, kn_tokenizer **ret, kn_error *err);
 
+/* The published tokenizer of Qwen3. That of Qwen2, 2.5, 3-VL and their like differs in added tokens alone, which plain
+ * text is never taken for (see literal below). */
+bool kn_tokenizer_open_published(kn_tokenizer **ret, kn_error *err);
+bool kn_tokenizer_is_built_in(const kn_tokenizer *t);
+
 void kn_tokenizer_close(kn_tokenizer *t);
 
 /* One string. literal: added tokens in it are ordinary text, so that a prompt never becomes a control token. Without it
@@ -77,5 +83,17 @@ int32_t kn_tokenizer_token(const kn_tokenizer *t, const char *content);
 
 /* The largest id that can occur plus one; the embedding table needs at least so many rows. */
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
+
+/* A token as another file has it: in the byte alphabet of vocabulary files, added tokens as they are. id >= 0. */
+typedef struct kn_token_text {
+    int32_t id;
+    const char *text;
+    size_t len;
+} kn_token_text;
+
+/* The first of the other file's tokens that is another one here; `count` if there is none. What this tokenizer never
+ * makes is no difference. */
+bool kn_tokenizer_compare(const kn_tokenizer *t, const kn_token_text *other, size_t count, size_t *ret_first,
+                          kn_error *err);
 
 #endif

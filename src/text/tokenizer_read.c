@@ -13,17 +13,6 @@
 
 enum { MAX_FILE_BYTES = 64 << 20 };
 
-/* The added tokens of the published Qwen3 files stand directly behind this many ordinary ones. */
-enum { PUBLISHED_TOKENS = 151643, PUBLISHED_SPECIAL = 14 };
-static const char *const published_added[] = {
-    "<|endoftext|>",  "<|im_start|>",   "<|im_end|>",      "<|object_ref_start|>", "<|object_ref_end|>",
-    "<|box_start|>",  "<|box_end|>",    "<|quad_start|>",  "<|quad_end|>",         "<|vision_start|>",
-    "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>",   "<|video_pad|>",        "<tool_call>",
-    "</tool_call>",   "<|fim_prefix|>", "<|fim_middle|>",  "<|fim_suffix|>",       "<|fim_pad|>",
-    "<|repo_name|>",  "<|file_sep|>",   "<tool_response>", "</tool_response>",     "<think>",
-    "</think>",
-};
-
 /* A tokenizer under construction. */
 struct reading {
     kn_tokenizer *t;
@@ -258,15 +247,10 @@ static bool read_added_object(struct reading *r, kn_json_text part) {
 
 /* For files that list no added tokens: the published ones belong to the published vocabulary only. */
 static bool add_published(struct reading *r) {
-    if (r->v.n != PUBLISHED_TOKENS)
+    if (r->v.n != KN_PUBLISHED_TOKENS)
         return kn_fail(r->err, KN_E_NOT_FOUND,
                        "added tokens such as <|im_start|> are listed nowhere; tokenizer_config.json is needed");
-    for (size_t i = 0; i < KN_COUNT(published_added); i++) {
-        const char *content = published_added[i];
-        if (!kn_tokenizer_add(r->t, content, strlen(content), PUBLISHED_TOKENS + i, i < PUBLISHED_SPECIAL, r->err))
-            return false;
-    }
-    return true;
+    return kn_tokenizer_add_published(r->t, r->err);
 }
 
 static bool read_config(struct reading *r) {

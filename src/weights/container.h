@@ -10,16 +10,19 @@
 
 typedef struct kn_pair {
     const char *key, *value;
+    kn_texts texts;
 } kn_pair;
 
 struct kn_weights {
-    kn_map map;      /* empty when the bytes belong to the caller */
+    kn_map map;      /* empty when the bytes belong to the caller, or to the parts */
     kn_entry *entry; /* [count] */
     size_t count;
     kn_pair *metadata; /* [metadata_count] */
     size_t metadata_count;
-    char *text;      /* all names, keys and values, each with its NUL */
-    char *own_names; /* the names that were changed, the same */
+    char *text;        /* all names, keys and values, each with its NUL */
+    char *own_names;   /* the names that were changed, the same */
+    kn_weights **part; /* [part_count]: the shards of a split model, whose entries have moved here */
+    size_t part_count;
 };
 
 /* Fills w, which is empty. What it has allocated when it fails, its caller frees. */
@@ -29,6 +32,12 @@ bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err)
 
 /* Gives the tensors of a GGUF file that llama.cpp's converters wrote the names that the networks know them by. */
 bool kn_gguf_take_own_names(kn_weights *w, kn_error *err);
+
+/* Opens the shard of that name, a plain file name; *ret is NULL if there is none. */
+typedef bool kn_shard_open_fn(void *ctx, const char *name, kn_weights **ret, kn_error *err);
+
+/* A split model: `index` says which shard holds which tensor, and all must be as it says. */
+bool kn_shards_read(const char *index, size_t len, kn_shard_open_fn *open, void *ctx, kn_weights **ret, kn_error *err);
 
 /* Sorts entries by name and metadata by key; refuses what is there twice. */
 bool kn_weights_sort(kn_weights *w, kn_error *err);

@@ -2,7 +2,8 @@
  *
  * Nothing in the file says how long its names and texts are together, so that everything before the data is walked
  * twice: first to check it and to count, then to keep it. Of the metadata, strings and numbers are kept as text, and
- * short arrays of integers as "1,2,3"; other arrays, the vocabulary among them, are checked and passed over. */
+ * short arrays of integers as "1,2,3"; of lists of texts, the vocabulary among them, is kept where they are; other
+ * arrays are checked and passed over. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,10 +222,10 @@ static bool array(reader *r, int depth, const uint8_t **ret, enum value *ret_typ
     return true;
 }
 
-/* A value as text, "" for what is passed over. In the second walk *ret is that text. */
-static bool value(reader *r, enum value type, const char **ret) {
+/* A value as text, "" for what is passed over, which in the second walk becomes that of *ret. */
+static bool value(reader *r, enum value type, kn_pair *ret) {
     const uint8_t *p = NULL;
-    *ret = r->text;
+    ret->value = r->text;
     if (type == STRING) {
         text t;
         if (!readable(r, "its value", &t))
@@ -235,6 +236,8 @@ static bool value(reader *r, enum value type, const char **ret) {
         uint64_t count = 0;
         if (!array(r, 1, &p, &item, &count))
             return false;
+        if (item == STRING)
+            ret->texts = (kn_texts){ p, count };
         for (uint64_t i = 0; values[item].is_integer && count <= KN_FILE_MAX_RANK && i < count; i++) {
             number_text n = number(item, p + i * values[item].bytes);
             keep(r, ",", i > 0);
@@ -279,7 +282,7 @@ static bool pair(reader *r, kn_pair *ret) {
     const uint8_t *at = NULL;
     if (value_type(r, &type)) {
         at = r->at;
-        if (value(r, type, &ret->value) && understand(r, key, type, at))
+        if (value(r, type, ret) && understand(r, key, type, at))
             return true;
     }
     return kn_fail_within(r->err, "key '%s'", kn_quote(key.data, key.len).text);
@@ -360,7 +363,7 @@ static bool walk(reader *r) {
     kn_weights *w = r->w;
     r->alignment = ALIGNMENT;
     for (uint64_t i = 0; i < r->pair_count; i++) {
-        kn_pair p;
+        kn_pair p = { 0 };
         if (!pair(r, &p))
             return false;
         if (r->keeping)
@@ -454,6 +457,30 @@ static bool restore_shapes(kn_weights *w, kn_error *err) {
     return true;
 }
 
+/* GGUF has four dimensions at most. stable-diffusion.cpp stores the five of a convolution over time, [out, in, time, h,
+ * w], as [out * in, time, h, w], and only its bias tells how many are out. No other kernel has more rows than biases
+ * and so small a second dimension. */
+static void unfold_convolutions(kn_weights *w) {
+    static const char weight[] = ".weight";
+    enum { TIME_MAX = 3 };
+    for (size_t i = 0; i < w->count; i++) {
+        kn_entry *e = &w->entry[i];
+        size_t len = strlen(e->name);
+        if (e->rank != 4 || e->dim[1] > TIME_MAX || !kn_ends_with(e->name, len, weight))
+            continue;
+        const kn_entry *bias = kn_weights_find_joined(w, e->name, len - (sizeof weight - 1), ".bias");
+        uint64_t out = bias && bias->rank == 1 ? bias->elements : 0;
+        if (out == 0 || out == e->dim[0] || e->dim[0] % out)
+            continue;
+        const kn_entry folded = *e;
+        e->rank = 5;
+        e->dim[0] = out;
+        e->dim[1] = folded.dim[0] / out;
+        for (int k = 1; k < folded.rank; k++)
+            e->dim[k + 1] = folded.dim[k];
+    }
+}
+
 bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err) {
     reader r = { .start = data, .at = data, .end = data + len, .w = w, .err = err };
     if (!header(&r))
@@ -469,5 +496,8 @@ bool kn_gguf_read(const uint8_t *data, size_t len, kn_weights *w, kn_error *err)
         return false;
     if (r.needed_bytes > len)
         return kn_fail_truncated(len, r.needed_bytes, err);
-    return kn_weights_sort(w, err) && are_apart(w, err) && restore_shapes(w, err);
+    if (!kn_weights_sort(w, err) || !are_apart(w, err) || !restore_shapes(w, err))
+        return false;
+    unfold_convolutions(w);
+    return true;
 }

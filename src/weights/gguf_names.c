@@ -59,11 +59,30 @@ static const row vision[] = {
     { "v.deepstack.#.fc2.", "visual.deepstack_merger_list.@.linear_fc2." },
 };
 
+static const row vision25[] = {
+    { "v.patch_embd.weight.1", "visual.patch_embed.second_proj.weight" },
+    { "v.patch_embd.", "visual.patch_embed.proj." },
+    { "v.blk.#.ln1.", "visual.blocks.#.norm1." },
+    { "v.blk.#.ln2.", "visual.blocks.#.norm2." },
+    { "v.blk.#.attn_qkv.", "visual.blocks.#.attn.qkv." },
+    { "v.blk.#.attn_q.", "visual.blocks.#.attn.q." },
+    { "v.blk.#.attn_k.", "visual.blocks.#.attn.k." },
+    { "v.blk.#.attn_v.", "visual.blocks.#.attn.v." },
+    { "v.blk.#.attn_out.", "visual.blocks.#.attn.proj." },
+    { "v.blk.#.ffn_gate.", "visual.blocks.#.mlp.gate_proj." },
+    { "v.blk.#.ffn_up.", "visual.blocks.#.mlp.up_proj." },
+    { "v.blk.#.ffn_down.", "visual.blocks.#.mlp.down_proj." },
+    { "v.post_ln.", "visual.merger.ln_q." },
+    { "mm.0.", "visual.merger.mlp.0." },
+    { "mm.2.", "visual.merger.mlp.2." },
+};
+
 static const names tables[] = {
     { "qwen3vl", NULL, text, KN_COUNT(text) },
     { "qwen2vl", NULL, text, KN_COUNT(text) },
     { "qwen3", NULL, text, KN_COUNT(text) },
     { "clip", "qwen3vl_merger", vision, KN_COUNT(vision) },
+    { "clip", "qwen2.5vl_merger", vision25, KN_COUNT(vision25) },
 };
 
 static const names *names_of(const kn_weights *w) {

@@ -24,6 +24,8 @@ static const struct format {
     kn_dtype dtype;
 } formats[] = { { "float8_e4m3fn", KN_F8_E4M3 }, { "float8_e5m2", KN_F8_E5M2 }, { "int8_tensorwise", KN_I8 } };
 
+const char kn_quant_list_key[] = "_quantization_metadata";
+
 const char kn_quant_instead[] = "use an FP8, INT8 or GGUF version of the model";
 
 /* How names end that only other formats have. */
@@ -354,15 +356,15 @@ static bool parse_list(survey *s, kn_json_reader *j) {
 
 /* (a) */
 static bool read_list(survey *s) {
-    static const char key[] = "_quantization_metadata";
-    const char *text = kn_weights_metadata(s->w, key);
+    const char *text = kn_weights_metadata(s->w, kn_quant_list_key);
     if (!text)
         return true;
     size_t len = strlen(text);
     if (len > LIST_MAX)
-        return kn_fail(s->err, KN_E_RANGE, "%s has %zu bytes, at most %d are allowed", key, len, LIST_MAX);
+        return kn_fail(s->err, KN_E_RANGE, "%s has %zu bytes, at most %d are allowed", kn_quant_list_key, len,
+                       LIST_MAX);
     kn_json_reader j;
-    kn_json_begin_inside(&j, (kn_json_text){ text, len }, key, s->err);
+    kn_json_begin_inside(&j, (kn_json_text){ text, len }, kn_quant_list_key, s->err);
     bool ok = parse_list(s, &j);
     kn_json_close(&j);
     return ok;

@@ -31,6 +31,9 @@ typedef struct kn_quantization {
     size_t marker_count;
 } kn_quantization;
 
+/* The metadata key of (a). */
+extern const char kn_quant_list_key[];
+
 /* What to use instead of a format that is not supported. */
 extern const char kn_quant_instead[];
 

@@ -143,7 +143,7 @@ static bool metadata(reader *r) {
         if (w->metadata_count == METADATA_MAX)
             return kn_fail(j->err, KN_E_RANGE, "has more than %d keys", METADATA_MAX);
         kn_pair *pair = &w->metadata[w->metadata_count];
-        pair->key = keep(r, key);
+        *pair = (kn_pair){ .key = keep(r, key) };
         if (!kn_json_string(j, &value))
             return false;
         pair->value = keep(r, value);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "weights/container.h"
 
@@ -88,21 +89,12 @@ bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn
     return true;
 }
 
-bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err) {
-    kn_map map;
-    if (!kn_map_open(path, &map, err))
-        return false;
-    if (!kn_weights_open_bytes(map.data, map.len, ret, err)) {
-        kn_map_close(&map);
-        return false;
-    }
-    (*ret)->map = map;
-    return true;
-}
-
 void kn_weights_close(kn_weights *w) {
     if (!w)
         return;
+    for (size_t i = 0; i < w->part_count; i++)
+        kn_weights_close(w->part[i]);
+    free(w->part);
     kn_map_close(&w->map);
     free(w->entry);
     free(w->metadata);
@@ -114,6 +106,51 @@ void kn_weights_close(kn_weights *w) {
 void kn_weights_forget_pages(const kn_weights *w) {
     if (w->map.data)
         madvise((void *)(uintptr_t)w->map.data, w->map.len, MADV_DONTNEED);
+    for (size_t i = 0; i < w->part_count; i++)
+        kn_weights_forget_pages(w->part[i]);
+}
+
+static uintptr_t page_of(const uint8_t *at) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return (uintptr_t)at / page * page;
+}
+
+static bool begins_with(const kn_entry *e, const char *prefix) {
+    return strncmp(e->name, prefix, strlen(prefix)) == 0;
+}
+
+/* One page of each tensor stands for all of it. Where the system does not tell, it says yes. */
+bool kn_weights_are_near(const kn_weights *w, const char *prefix) {
+    uint64_t near = 0, all = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const kn_entry *e = &w->entry[i];
+        unsigned char here = 0;
+        if (!begins_with(e, prefix) || e->bytes == 0)
+            continue;
+        all += e->bytes;
+        if (mincore((void *)page_of(e->data + e->bytes / 2), 1, &here) == 0 && here & 1)
+            near += e->bytes;
+    }
+    return near >= all / 4 * 3;
+}
+
+/* In pieces so small that whoever says stop does not wait. */
+static bool fetch(const kn_entry *e, const atomic_bool *stop) {
+    const uintptr_t piece = 8 << 20, end = (uintptr_t)e->data + e->bytes;
+    uintptr_t at = page_of(e->data);
+    for (; at < end && !atomic_load(stop); at += piece)
+        if (madvise((void *)at, KN_MIN(piece, end - at), MADV_WILLNEED))
+            return false;
+    return at >= end;
+}
+
+void kn_weights_fetch_pages(const kn_weights *w, const char *prefix, const atomic_bool *stop) {
+    const kn_entry **order = NULL;
+    bool more = kn_weights_by_place(w, &order, NULL);
+    for (size_t i = 0; more && i < w->count; i++)
+        if (begins_with(order[i], prefix))
+            more = fetch(order[i], stop);
+    free(order);
 }
 
 size_t kn_weights_count(const kn_weights *w) {
@@ -169,11 +206,33 @@ void kn_weights_range(const kn_weights *w, const char *prefix, size_t *ret_first
     *ret_end = bound[1];
 }
 
-const char *kn_weights_metadata(const kn_weights *w, const char *key) {
+static const kn_pair *find_pair(const kn_weights *w, const char *key) {
     kn_pair wanted = { .key = key };
-    const kn_pair *p =
-        w->metadata_count ? bsearch(&wanted, w->metadata, w->metadata_count, sizeof wanted, by_key) : NULL;
+    return w->metadata_count ? bsearch(&wanted, w->metadata, w->metadata_count, sizeof wanted, by_key) : NULL;
+}
+
+const char *kn_weights_metadata(const kn_weights *w, const char *key) {
+    const kn_pair *p = find_pair(w, key);
     return p ? p->value : NULL;
+}
+
+kn_texts kn_weights_texts(const kn_weights *w, const char *key) {
+    const kn_pair *p = find_pair(w, key);
+    return p ? p->texts : (kn_texts){ 0 };
+}
+
+/* The reader has made sure that all of it is there. */
+bool kn_texts_next(kn_texts *t, const char **ret, size_t *ret_len) {
+    if (t->count == 0)
+        return false;
+    uint64_t len = 0;
+    for (int i = 7; i >= 0; i--)
+        len = len << 8 | t->at[i];
+    *ret = (const char *)t->at + 8;
+    *ret_len = (size_t)len;
+    t->at += 8 + len;
+    t->count--;
+    return true;
 }
 
 uint64_t kn_weights_bytes(const kn_weights *w) {

@@ -1,12 +1,13 @@
 /* Model files: what is in them, checked to the last byte before anything believes it.
  *
- * A kn_weights is one opened component: one safetensors or GGUF file (mapped; no tensor data is read when opening),
- * with names, shapes, storage types and metadata. It knows nothing of networks. A kn_binder takes what a network needs
- * out of it and accounts for every key: in the end nothing may be missing, and nothing unknown may be left.
+ * A kn_weights is one opened component: one safetensors or GGUF file, or several that an index joins (mapped; no tensor
+ * data is read when opening), with names, shapes, storage types and metadata. It knows nothing of networks. A kn_binder
+ * takes what a network needs out of it and accounts for every key: in the end nothing may be missing, and nothing
+ * unknown may be left.
  *
  * A GGUF file looks like any other: dimensions are turned to our order, text encoders and vision towers as llama.cpp
  * names them get the names of their networks, below "model." and "visual.". Numbers of its metadata are text, short
- * arrays of whole numbers "1,2,3"; other arrays are "".
+ * arrays of whole numbers "1,2,3"; other arrays are "", but lists of texts can be had by kn_weights_texts.
  *
  * Scaled FP8 and INT8 weights arrive with their scales whichever way the file marks them. FP8 codes in a file (or
  * prefix) without any mark and without any scale are plain casts: their scale is 1. Other quantised formats are refused
@@ -14,6 +15,7 @@
 #ifndef KN_WEIGHTS_WEIGHTS_H
 #define KN_WEIGHTS_WEIGHTS_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,14 +34,26 @@ typedef struct kn_entry {
 
 typedef struct kn_weights kn_weights;
 
-/* Opens and validates; which of the two formats it is, the first bytes say. The error says what the file is when it is
- * not a model (LFS pointer, web page, pickle, …) but does not contain the path. */
+/* Opens and validates. path is a model file, whose first bytes say which of the two formats it is; the index of a model
+ * that is split over several files ("….safetensors.index.json"), which lie beside it; or a folder with one of these, as
+ * diffusers and transformers write them. The error says what the file is when it is not a model (LFS pointer, web page,
+ * pickle, …) but does not contain the path. */
 bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
-/* The same over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
+/* The same of one file over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
 void kn_weights_close(kn_weights *w);
 /* Gives the mapped pages back to the system; they come again when they are read. */
 void kn_weights_forget_pages(const kn_weights *w);
+/* Of the tensors whose names begin with the prefix: whether the system has most of them in its memory, and having it
+ * read them, in the order of the file, before anybody needs them. The latter is for a thread of its own: it may take as
+ * long as the disk does, and ends early when `stop` is set. */
+bool kn_weights_are_near(const kn_weights *w, const char *prefix);
+void kn_weights_fetch_pages(const kn_weights *w, const char *prefix, const atomic_bool *stop);
+
+/* How split models are named: "model.safetensors.index.json" is the index of "model-00001-of-00002.safetensors" and
+ * "model-00002-of-00002.safetensors", whose stem is "model". Length of the stem; 0: it is no name of a shard. */
+bool kn_is_shard_index(const char *path);
+size_t kn_shard_stem(const char *name);
 
 size_t kn_weights_count(const kn_weights *w);
 const kn_entry *kn_weights_at(const kn_weights *w, size_t i);                                     /* sorted by name */
@@ -47,6 +61,16 @@ const kn_entry *kn_weights_find(const kn_weights *w, const char *name);         
 const kn_entry *kn_weights_find_below(const kn_weights *w, const char *prefix, const char *leaf); /* prefix + leaf */
 const char *kn_weights_metadata(const kn_weights *w, const char *key);                            /* NULL: not there */
 uint64_t kn_weights_bytes(const kn_weights *w); /* of all tensor data */
+
+/* A list of texts in the metadata of a GGUF file, such as its vocabulary: any bytes, one behind the other in the
+ * mapping. count 0: there is no such list. */
+typedef struct kn_texts {
+    const uint8_t *at;
+    uint64_t count;
+} kn_texts;
+
+kn_texts kn_weights_texts(const kn_weights *w, const char *key);
+bool kn_texts_next(kn_texts *t, const char **ret, size_t *ret_len); /* false behind the last one */
 
 /* What stands in front of a leaf name in this file: "model.diffusion_model." for "txt_in.text_norm.weight", or "".
  * False if no name, or more than one, is that leaf or ends in "." and the leaf, or if ret is too small. */

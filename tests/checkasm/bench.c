@@ -198,6 +198,8 @@ int bench_all(unsigned threads, const char *word) {
     for (int t = 1; kn_tier_name(t); t++) {
         kn_error err = { 0 };
         kn_device *d = NULL;
+        if (!kn_tier_is_here(t))
+            continue;
         setenv("KUNO_CPU", kn_tier_name(t), 1);
         if (!kn_device_open_cpu(threads, &d, &err) || !kn_run_open(d, KN_FAST, NULL, 0, &run, &err)) {
             printf("%s: %s\n", kn_tier_name(t), err.text);

@@ -9,97 +9,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "check.h"
 #include "checkasm.h"
-#include "compute/cpu/kernels.h"
-
-enum { GUARD = 40, MOST = 1400, ROUNDS = 60 };
-
-static uint64_t state = 1;
-
-static uint32_t random_bits(void) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 32);
-}
-
-static float random_float(void) { /* in [-1, 1) */
-    return (float)(int32_t)random_bits() * 0x1p-31f;
-}
-
-static size_t random_below(size_t n) {
-    return random_bits() % n;
-}
-
-/* Small and odd sizes often, the whole range sometimes. */
-static size_t random_size(size_t most) {
-    size_t n = random_bits() % 3 ? random_below(70) : random_below(most + 1);
-    return KN_MIN(n, most);
-}
-
-/* ---- what a check compares ---- */
-
-/* One array that a kernel writes, twice: as the reference leaves it and as the tier does. Both start out alike. */
-typedef struct pair {
-    float want[GUARD + MOST + GUARD], got[GUARD + MOST + GUARD];
-    size_t shift; /* of the array itself behind the guard, in floats */
-} pair;
-
-static struct {
-    const char *kernel;
-    double worst; /* largest difference so far, as a share of what is allowed */
-    bool failed;
-} now;
-
-static void fill_pair(pair *p, float size) {
-    for (size_t i = 0; i < KN_COUNT(p->want); i++)
-        p->want[i] = p->got[i] = size * random_float();
-    p->shift = random_below(4);
-}
-
-static float *want_of(pair *p) {
-    return p->want + GUARD / 2 + p->shift;
-}
-
-static float *got_of(pair *p) {
-    return p->got + GUARD / 2 + p->shift;
-}
-
-static void report(size_t n, ptrdiff_t at, double want, double got) {
-    if (!now.failed)
-        printf("  %s: n = %zu: element %td is %.9g, not %.9g\n", now.kernel, n, at, got, want);
-    now.failed = true;
-}
-
-static void compare(size_t n, size_t at, double want, double got, double allowed) {
-    if (isnan(want) || isnan(got) || want == got) {
-        if (!(isnan(want) && isnan(got)) && want != got)
-            report(n, (ptrdiff_t)at, want, got);
-        return;
-    }
-    now.worst = fmax(now.worst, fabs(want - got) / allowed);
-    if (!(fabs(want - got) <= allowed))
-        report(n, (ptrdiff_t)at, want, got);
-}
-
-/* The first n elements may differ by relative * max(|want|, floor), all others must not. */
-static void compare_pair(pair *p, size_t n, double relative, double floor) {
-    size_t start = GUARD / 2 + p->shift;
-    for (size_t i = 0; i < KN_COUNT(p->want); i++) {
-        if (i >= start && i < start + n)
-            compare(n, i - start, p->want[i], p->got[i], relative * fmax(fabs(p->want[i]), floor));
-        else if (memcmp(&p->want[i], &p->got[i], sizeof p->want[i]) != 0)
-            report(n, (ptrdiff_t)i - (ptrdiff_t)start, p->want[i], p->got[i]);
-    }
-}
-
-static float input_a[MOST + 8], input_b[MOST + 8], input_c[MOST + 8];
-
-static const float *random_input(float *room, float size) {
-    for (size_t i = 0; i < MOST + 8; i++)
-        room[i] = size * random_float();
-    return room + random_below(4);
-}
-
-static pair out;
 
 /* ---- decoding ---- */
 
@@ -135,7 +46,7 @@ static void check_decode_f16(const kn_kernels *ref, const kn_kernels *tier) {
     check_decode(ref, tier, KN_F16);
 }
 
-static void check_decode_bf16(const kn_kernels *ref, const kn_kernels *tier) {
+static void check_decode_stored_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     check_decode(ref, tier, KN_BF16);
 }
 
@@ -561,11 +472,11 @@ static void check_round_int8(const kn_kernels *ref, const kn_kernels *tier) {
 
 static const struct {
     const char *name;
-    void (*check)(const kn_kernels *ref, const kn_kernels *tier);
+    check_fn *check;
 } checks[] = {
     { "decode F32", check_decode_f32 },
     { "decode F16", check_decode_f16 },
-    { "decode BF16", check_decode_bf16 },
+    { "decode BF16", check_decode_stored_bf16 },
     { "decode F8_E4M3", check_decode_e4m3 },
     { "decode F8_E5M2", check_decode_e5m2 },
     { "decode I8", check_decode_i8 },
@@ -574,7 +485,14 @@ static const struct {
     { "gather", check_gather },
     { "product", check_product },
     { "dots", check_dots },
+    { "to_bf16", check_to_bf16 },
+    { "decode_bf16", check_decode_bf16 },
+    { "transpose_bf16", check_transpose_bf16 },
+    { "gather_bf16", check_gather_bf16 },
+    { "product_bf16", check_product_bf16 },
+    { "dots_bf16", check_dots_bf16 },
     { "softmax", check_softmax },
+    { "softmax_bf16", check_softmax_bf16 },
     { "exp", check_exp },
     { "silu", check_silu },
     { "gelu", check_gelu },
@@ -592,8 +510,19 @@ static const struct {
     { "affine", check_affine },
     { "moments", check_moments },
     { "rotate", check_rotate },
+    { "stage", check_stage },
+    { "unit_factors", check_unit_factors },
+    { "tile_weight", check_tile_weight },
+    { "tile_input", check_tile_input },
+    { "tile_input_bf16", check_tile_input_bf16 },
+    { "tile_output", check_tile_output },
     { "turn_groups", check_turn_groups },
     { "round_int8", check_round_int8 },
+    { "scale_int8", check_scale_int8 },
+    { "to_int8", check_to_int8 },
+    { "transpose_int8", check_transpose_int8 },
+    { "product_int8", check_product_int8 },
+    { "finish_int8", check_finish_int8 },
 };
 
 static int check_all(void) {
@@ -602,7 +531,7 @@ static int check_all(void) {
     kn_kernels_init(&ref, 0);
     for (int t = 0; kn_tier_name(t); t++) {
         if (!kn_tier_is_here(t)) {
-            printf("%-9s  skipped: this machine does not have it\n", kn_tier_name(t));
+            printf("%-10s  skipped: this machine does not have it\n", kn_tier_name(t));
             continue;
         }
         kn_kernels tier;
@@ -612,7 +541,7 @@ static int check_all(void) {
             now.worst = 0;
             now.failed = false;
             checks[i].check(&ref, &tier);
-            printf("%-9s  %-14s  %s", kn_tier_name(t), checks[i].name, now.failed ? "DIFFERS" : "ok");
+            printf("%-10s  %-15s  %s", kn_tier_name(t), checks[i].name, now.failed ? "DIFFERS" : "ok");
             printf(now.worst > 0 ? "  %3.0f %% of the allowed difference\n" : "\n", 100 * now.worst);
             failures += now.failed;
         }
@@ -629,7 +558,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: checkasm [--seed N | --bench [THREADS [WORD]]]\n");
         return 2;
     }
-    state = n;
+    random_state = n;
     int failures = check_all();
     if (failures)
         printf("%d kernels differ; seed %llu\n", failures, (unsigned long long)n);

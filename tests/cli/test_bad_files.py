@@ -44,7 +44,7 @@ class Component(Case):
         self.refuses_part(option, path, path, "the file ends" if option == "tokenizer-path" else "is empty (0 bytes)")
 
     def folder_in_its_place(self, option):
-        self.refuses_part(option, self.inputs, "merges.txt" if option == "tokenizer-path" else "is a folder")
+        self.refuses_part(option, self.inputs, "merges.txt" if option == "tokenizer-path" else "holds no safetensors")
 
     def device(self, option):
         self.refuses_part(option, "/dev/zero", "is not a regular file")

@@ -11,7 +11,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
-COMMANDS = ("generate", "inspect-models")
+COMMANDS = ("generate", "inspect-models", "bench")
 
 
 def run(*command, **options):
@@ -75,6 +75,7 @@ class Completions(unittest.TestCase):
             offered = self.complete_in_bash(command, "--")
             self.assertEqual(sorted(offered), sorted(f"--{option}" for option in options_of(command)))
         self.assertEqual(self.complete_in_bash("generate", "--precision", "e"), ["exact"])
+        self.assertEqual(self.complete_in_bash("bench", "st"), ["step"])
         self.assertEqual(self.complete_in_bash("generate", "--rng", "=", "torch-cu"), ["torch-cuda"])
         self.assertEqual(self.complete_in_bash("generate", "--rng", "="), ["torch-cpu", "torch-cuda"])
         self.assertEqual(self.complete_in_bash("generate", "-o", "kuno-g"), ["kuno-generate.1"])
@@ -98,6 +99,7 @@ class Completions(unittest.TestCase):
             offered = complete(f"kuno {command} --")
             self.assertEqual(sorted(offered), sorted(f"--{option}" for option in options_of(command)))
         self.assertEqual(complete("kuno generate --precision e"), ["exact"])
+        self.assertEqual(complete("kuno bench st"), ["step"])
 
 
 tap.main()

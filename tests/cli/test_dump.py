@@ -69,6 +69,11 @@ class Dump(Case):
                 level = (min(max(planes[c * cells + at], -1), 1) + 1) * 127.5
                 self.assertAlmostEqual(picture.pixels[at * channels + c], level, delta=0.5001)
 
+    def test_count(self):
+        """refuses_to_tell_of_several_pictures_under_the_same_names"""
+        (self.folder / "dump").mkdir()
+        self.refuses(["generate", "a boat", *TINY, "--dump", "dump", "--count", "2"], "--dump tells of one picture")
+
     def test_bystander(self):
         """draws_the_same_bytes_with_and_without_a_dump"""
         self.dump_of("t2i", "tiny", "--output", "with.png")

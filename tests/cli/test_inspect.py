@@ -189,11 +189,13 @@ class Folder(Looking):
         self.assertEqual(tomllib.loads(text), {})
 
     def test_tokenizer(self):
-        """says_that_a_tokenizer_is_missing"""
+        """says_that_the_built_in_tokenizer_is_not_that_of_a_text_encoder"""
         root = self.tree("tokenizers/krea2", "tokenizers/z-image", "tokenizers/qwen/tokenizer.json")
         groups = self.looks(root, code=2)["architectures"]
         for one in (one for group in groups for one in group["incomplete"]):
-            self.assertRegex(one["missing"][0], "^a tokenizer .*tokenizer.json")
+            self.assertEqual(one["missing"], [])
+            self.assertRegex(one["error"], "^tokenizer: the built-in one has 151669 tokens, the text encoder's table "
+                                           "only [0-9]+; name the tokenizer that comes with it")
 
     def test_doubt(self):
         """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""
@@ -273,6 +275,111 @@ class Folder(Looking):
         """says_that_a_folder_holds_no_model"""
         text = self.inspects(str(self.inputs), code=2).out.decode()
         self.assertIn("there is no diffusion model that could be used", text)
+
+
+class Repository(Looking):
+    """Folders as diffusers has them, with the tiny Z-Image in them."""
+
+    def setUp(self):
+        super().setUp()
+        self.repository = self.inputs / "Z-Image-Turbo"
+        self.put("transformer", safetensors.shards(self.parts("z_image_turbo_diffusers"), "diffusion_pytorch_model", 3))
+        self.put("text_encoder", {"config.json": b"{}",
+                                  **safetensors.shards(self.parts("qwen_3_4b"), "model", 2)})
+        vae = {name.removeprefix("vae."): part for name, part in self.parts("z_image_all_in_one_fp8").items()
+               if name.startswith("vae.")}
+        self.put("vae", {"config.json": b"{}", "diffusion_pytorch_model.safetensors": safetensors.make(vae)})
+        shutil.copytree(Z_IMAGE / "tokenizer", self.repository / "tokenizer")
+        (self.repository / "model_index.json").write_text('{"_class_name": "ZImagePipeline"}')
+
+    @staticmethod
+    def parts(name):
+        return safetensors.parts(Z_IMAGE / f"{name}.safetensors")
+
+    def put(self, folder, files):
+        (self.repository / folder).mkdir(parents=True)
+        for name, data in files.items():
+            (self.repository / folder / name).write_bytes(data)
+
+    def profile(self, root):
+        path = self.write("models.toml", self.inspects(str(root)).out)
+        (name, profile), = tomllib.loads(open(path, encoding="utf-8").read())["model_profiles"].items()
+        return path, name, profile
+
+    def picture(self, name, *args):
+        self.draws("a boat", *args, "--size", "32x32", "--steps", "2", "--seed", "1", "--no-metadata", "--output", name)
+        return (self.folder / name).read_bytes()
+
+    def test_profile(self):
+        """prints_a_profile_of_a_repository_that_draws_what_whole_files_draw"""
+        path, name, profile = self.profile(self.repository)
+        self.assertEqual((name, profile["variant"]), ("z-image-turbo", "turbo"))
+        self.assertEqual(profile["diffusion_model"],
+                         str(self.repository / "transformer" / "diffusion_pytorch_model.safetensors.index.json"))
+        whole = self.write("whole.toml", (GOLDEN / "z-image" / "models.toml").read_text()
+                           .replace('"models/', f'"{Z_IMAGE}/').replace('"base"', '"turbo"'))
+        self.assertEqual(self.picture("split.png", "--config", path, "--model-profile", name),
+                         self.picture("whole.png", "--config", whole, "--model-profile", "base"))
+
+    def test_folders(self):
+        """takes_folders_for_every_part"""
+        lines = ["[model_profiles.folders]", 'architecture = "z-image"', 'variant = "turbo"']
+        for key, folder in (("diffusion_model", "transformer"), ("text_encoder", "text_encoder"), ("vae", "vae"),
+                            ("tokenizer", "tokenizer")):
+            lines.append(f'{key} = "Z-Image-Turbo/{folder}"')
+        folders = ["--config", self.write("folders.toml", "\n".join(lines) + "\n"), "--model-profile", "folders"]
+        profile, = self.inspects_json(*folders)["profiles"]
+        self.assertTrue(all(part["fits"] for part in profile["components"]))
+        path, name, _ = self.profile(self.repository)
+        want = self.picture("index.png", "--config", path, "--model-profile", name)
+        self.assertEqual(self.picture("folders.png", *folders), want)
+        self.assertEqual(self.picture("override.png", "--config", path, "--model-profile", name, "--diffusion-model",
+                                      str(self.repository / "transformer"), "--vae", str(self.repository / "vae")),
+                         want)
+
+    def test_file(self):
+        """tells_of_an_index_what_its_shards_hold"""
+        index = self.repository / "transformer" / "diffusion_pytorch_model.safetensors.index.json"
+        part, = self.inspects_json(str(index))["files"]
+        self.assertEqual((part["architecture"], part["tensors"]),
+                         ("z-image", len(self.parts("z_image_turbo_diffusers"))))
+
+    def test_cache(self):
+        """looks_through_a_cache_whose_files_are_links"""
+        cache, revision = self.inputs / "hub" / "models--Tongyi--Z-Image-Turbo", "0123456789abcdef" * 2 + "01234567"
+        (cache / "blobs").mkdir(parents=True)
+        (cache / "snapshots").mkdir()
+        shutil.move(self.repository, cache / "snapshots" / revision)
+        for number, file in enumerate(sorted((cache / "snapshots").rglob("*.*"))):
+            blob = cache / "blobs" / f"{number:064x}"
+            shutil.move(file, blob)
+            file.symlink_to(os.path.relpath(blob, file.parent))
+        (cache / "blobs" / "77.incomplete").write_bytes(bytes(100))
+        path, name, _ = self.profile(cache.parent)
+        self.assertEqual(name, "z-image-turbo")
+        self.picture("cache.png", "--config", path, "--model-profile", name)
+
+    def test_unfinished(self):
+        """says_which_shards_an_unfinished_download_lacks"""
+        transformer = self.repository / "transformer"
+        for number in (1, 3):
+            (transformer / f"diffusion_pytorch_model-{number:05}-of-00003.safetensors").unlink()
+        folder, = self.inspects_json(str(self.repository), code=2)["folders"]
+        problem, = folder["problems"]
+        missing = "2 of 3 shards are missing: diffusion_pytorch_model-00001-of-00003.safetensors, 00003"
+        self.assertIn(missing, problem["error"])
+        self.assertEqual(folder["others"], {})
+        path = self.write("a.toml", (GOLDEN / "z-image" / "models.toml").read_text()
+                          .replace('"models/', f'"{Z_IMAGE}/'))
+        draw = ["generate", "a boat", "--config", path, "--diffusion-model"]
+        self.refuses([*draw, str(transformer)], "diffusion model: ", missing)
+        shard = str(transformer / "diffusion_pytorch_model-00002-of-00003.safetensors")
+        self.refuses([*draw, shard], "is one shard of a split model; name its index")
+        (transformer / "diffusion_pytorch_model.safetensors.index.json").unlink()
+        self.refuses([*draw, str(transformer)], "the shards of a split model without their index")
+        folder, = self.inspects_json(str(self.repository), code=2)["folders"]
+        self.assertIn("whose index (….safetensors.index.json) is missing", folder["problems"][0]["error"])
+        self.refuses([*draw, str(self.repository)], "the folder holds a whole pipeline; name one of its parts")
 
 
 class Memory(Looking):

@@ -1,10 +1,12 @@
 """How much memory and time the program may take, measured from outside."""
 
 import json
+import math
 import unittest
 
 import tap
 from kuno import SANITIZED, Case
+from png import Picture
 
 MB = 1_000_000
 ABOVE_WEIGHTS_BYTES = 150 * MB
@@ -25,6 +27,17 @@ class Memory(Case):
         few, many = (self.draws("a boat", "--size", "48x48", "--count", str(count), "--quiet").rss_bytes
                      for count in (5, 40))
         self.assertLessEqual(many, few * 1.02 + 2 * MB)
+
+    def test_tiles(self):
+        """decodes_in_tiles_with_less_memory_and_without_seams"""
+        peaks, pixels = [], []
+        for more in ([], ["--vae-tiling"]):
+            result = self.draws("a red apple", "--size", "1024x64", "--seed", "1", "--json", *more)
+            peaks.append({stage["name"]: stage["peak_bytes"] for stage in json.loads(result.out)["stages"]}["decode"])
+            pixels.append(Picture((self.folder / "output.png").read_bytes()).pixels)
+        self.assertLess(peaks[1], 0.75 * peaks[0])
+        squares = [(a - b) ** 2 for a, b in zip(*pixels)]
+        self.assertGreater(10 * math.log10(255 ** 2 * len(squares) / sum(squares)), 35)
 
 
 if __name__ == "__main__":

@@ -201,6 +201,13 @@ class Device(Case):
         result = self.kuno("generate", *REQUEST, before=["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"])
         self.assertEqual((result.code, everything_in(self.folder)), (2, []), result.err)
 
+    def test_count_size_limit(self):
+        """says_why_a_picture_could_not_be_saved_while_the_next_one_was_drawn"""
+        result = self.kuno("generate", *REQUEST, "--count", "3", "--quiet",
+                           before=["sh", "-c", 'ulimit -f 1; exec "$@"', "sh"])
+        self.assertEqual((result.code, everything_in(self.folder)), (2, []), result.err)
+        self.assertRegex(result.err, r"\Akuno: 'output-1.png': cannot be written: File too large\n\Z")
+
     @unittest.skipIf(SANITIZED, "sanitizers reserve terabytes of addresses")
     def test_address_space(self):
         """draws_with_an_address_space_of_one_gigabyte"""

@@ -3,12 +3,13 @@
 import json
 
 import tap
-from kuno import TINY, Case, add_cases
+from kuno import GOLDEN, TINY, Case, add_cases
 
 DEMO = ["a red apple", "--seed", "7"]
 BASE = ["a boat", *TINY, "--seed", "7", "--size", "80x48", "--steps", "3", "--cfg", "3"]
 THREADS = (1, 2, 3, 7)
-KERNELS = ("reference", "avx2", "avx512")  # each may use those before it where the processor has no more
+# Each may use those before it where the processor has no more.
+KERNELS = ("reference", "avx2", "avx512", "avx512vnni", "avx512bf16")
 
 
 class Repeat(Case):
@@ -38,10 +39,20 @@ class Repeat(Case):
     def test_count(self):
         """draws_each_of_several_pictures_as_if_it_were_alone"""
         for residency in ("staged", "cached"):
-            self.draws(*BASE, "--count", "2", "--residency", residency, "--output", "boat.png")
-            alone = self.bytes_of(*[("8" if word == "7" else word) for word in BASE])
-            self.assertEqual((self.folder / "boat-1.png").read_bytes(), self.bytes_of(*BASE))
-            self.assertEqual((self.folder / "boat-2.png").read_bytes(), alone)
+            self.draws(*BASE, "--count", "3", "--residency", residency, "--output", "boat.png")
+            for number, seed in enumerate(("7", "8", "9"), 1):
+                alone = self.bytes_of(*[(seed if word == "7" else word) for word in BASE])
+                self.assertEqual((self.folder / f"boat-{number}.png").read_bytes(), alone)
+
+    def test_encoders(self):
+        """runs_encoders_once_for_all_pictures_of_a_count_and_says_so"""
+        picture = str(GOLDEN / "qwen21-e2e" / "edit" / "reference0.png")
+        told = json.loads(self.draws(*BASE, "--reference", picture, "--count", "3", "--json").out)
+        done = {stage["name"]: (stage["runs"], stage["reused"]) for stage in told["stages"]}
+        self.assertEqual(done, {"pictures": (1, 2), "see": (1, 2), "encode": (1, 2), "diffuse": (3, 0),
+                                "decode": (3, 0)})
+        self.assertEqual([image["seed"] for image in told["images"]], ["7", "8", "9"])
+        self.assertTrue(all(stage["seconds"] > 0 and stage["weight_bytes"] > 0 for stage in told["stages"]))
 
     def test_kernels(self):
         """draws_with_the_kernels_of_every_processor_generation"""

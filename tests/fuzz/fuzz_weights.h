@@ -21,6 +21,19 @@ static void look(const kn_weights *w, const uint8_t *data, size_t size) {
     }
 }
 
+/* A vocabulary is within the file, too. */
+static void read_texts(const kn_weights *w, const uint8_t *data, size_t size) {
+    kn_texts texts = kn_weights_texts(w, "tokenizer.ggml.tokens");
+    const char *text = NULL;
+    size_t len = 0, before = 0;
+    while (kn_texts_next(&texts, &text, &len)) {
+        size_t at = (size_t)((const uint8_t *)text - data);
+        if (at < before || len > size || at > size - len)
+            abort();
+        before = at + len;
+    }
+}
+
 static void take(kn_binder *b, const kn_weights *w, size_t skip) {
     for (size_t i = 0; i < kn_weights_count(w) && i < 32; i++) {
         const char *name = kn_weights_at(w, i)->name;
@@ -50,6 +63,7 @@ static int fuzz_weights(const uint8_t *data, size_t size) {
         return 0;
     }
     look(w, data, size);
+    read_texts(w, data, size);
     char prefix[64] = "";
     for (int pass = 0; pass < 2; pass++) {
         kn_binder *b = NULL;

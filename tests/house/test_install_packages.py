@@ -25,6 +25,7 @@ class Machine:
         look_up = 'for p; do :; done; case " %s " in *" $p "*) echo installed ;; *) exit 1 ;; esac' % " ".join(has)
         stand_ins = {
             "dpkg-query": look_up,
+            "dpkg": f'echo "dpkg $*" >> {self.calls}',
             "id": f"echo {user}",
             "apt-get": f'echo "apt-get $*" >> {self.calls}',
             "sudo": f'echo "sudo $*" >> {self.calls}; [ "$1" = -v ] || "$@"',
@@ -57,6 +58,12 @@ class Packages(unittest.TestCase):
         self.assertEqual((ended.returncode, ended.stdout), (0, "kuno: installing 2 Debian packages: gcc meson\n"))
         self.assertEqual(len(machine.installs()), 1)
         self.assertTrue(machine.installs()[0].endswith("install --no-install-recommends gcc meson"))
+
+    def test_asks_dpkg_for_a_foreign_architecture_when_a_package_is_of_one(self):
+        machine = self.machine(programs=("apt-get", "dpkg", "dpkg-query"))
+        self.assertEqual(machine.run("arm").returncode, 0)
+        self.assertIn("dpkg --add-architecture arm64\n", machine.calls.read_text())
+        self.assertIn(" libpng-dev:arm64 ", machine.installs()[0])
 
     def test_asks_nobody_when_nothing_is_missing(self):
         machine = self.machine(has=BUILD, user=1000, programs=("apt-get", "dpkg-query"))

@@ -116,7 +116,7 @@ kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks, kn_draw_r
     kn_error err = { 0 };
     const kn_model_choice *c = &m->choice;
     if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
-        !m->pipeline->generate(m->pipeline, &settings.recipe, hooks, &picture, report ? report : &unseen, &err))
+        !kn_pipeline_draw(m->pipeline, &settings.recipe, hooks, &picture, report ? report : &unseen, &err))
         fail_msg("%s", err.text);
     return picture;
 }

@@ -73,6 +73,18 @@ static inline void assert_values(kn_run *r, kn_tensor t, const double *expected,
     assert_list(r, t, expected, (size_t)kn_elements(t), tolerance);
 }
 
+/* |got - expected|_2 / |expected|_2, or the former where all of the latter is zero. */
+static inline double relative_l2(kn_run *r, kn_tensor t, const double *expected) {
+    float *got = values_of(r, t);
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < kn_elements(t); i++) {
+        off += (got[i] - expected[i]) * (got[i] - expected[i]);
+        all += expected[i] * expected[i];
+    }
+    free(got);
+    return sqrt(all > 0 ? off / all : off);
+}
+
 #define ASSERT_LIST(run, tensor, tolerance, ...)                                                                       \
     do {                                                                                                               \
         const double list_[] = { __VA_ARGS__ };                                                                        \

@@ -142,6 +142,249 @@ static void a_picture_is_written_with_its_settings(void **state) {
     kuno_model_close(model);
 }
 
+static const char golden_model[] = KN_TEST_DATA "/qwen21-e2e/models.toml";
+
+static kuno_model *open_golden(int keep_loaded) {
+    const kuno_model_options options = { .config = golden_model, .precision = KUNO_EXACT, .keep_loaded = keep_loaded };
+    kuno_model *model = NULL;
+    kuno_error error = { 0 };
+    if (kuno_model_open(&options, &model, &error) != KUNO_OK)
+        fail_msg("%s", error.text);
+    return model;
+}
+
+static kuno_request small_request(uint64_t seed) {
+    kuno_request q = request_for("a boat", seed);
+    q.width = q.height = 32;
+    q.steps = 2;
+    return q;
+}
+
+static void assert_same_pixels(const kuno_image *a, const kuno_image *b) {
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->height, b->height);
+    assert_memory_equal(a->pixels, b->pixels, (size_t)a->width * a->height * a->channels);
+}
+
+static kuno_stage stage_of(const kuno_model *model, const char *name) {
+    kuno_report report;
+    kuno_model_report(model, &report);
+    for (int i = 0; i < KUNO_STAGES; i++)
+        if (report.stages[i].name && strcmp(report.stages[i].name, name) == 0)
+            return report.stages[i];
+    return (kuno_stage){ 0 };
+}
+
+static void a_batch_encodes_once_and_draws_what_single_calls_draw(void **state) {
+    (void)state;
+    for (int keep_loaded = 0; keep_loaded < 2; keep_loaded++) {
+        kuno_model *model = open_golden(keep_loaded);
+        kuno_image batch[3] = { { 0 } };
+        kuno_request q = small_request(5);
+        assert_int_equal(kuno_generate_batch(model, &q, 3, batch, NULL), KUNO_OK);
+        kuno_stage encode = stage_of(model, "encode"), diffuse = stage_of(model, "diffuse");
+        assert_int_equal(encode.runs, 1);
+        assert_int_equal(encode.reused, 2);
+        assert_int_equal(diffuse.runs, 3);
+        assert_true(encode.weight_bytes > 0 && diffuse.seconds > 0);
+        for (uint64_t i = 0; i < 3; i++) {
+            kuno_model *alone = open_golden(keep_loaded);
+            kuno_image one = { 0 };
+            q = small_request(5 + i);
+            assert_int_equal(kuno_generate(alone, &q, &one, NULL), KUNO_OK);
+            assert_true(batch[i].seed == 5 + i && one.seed == 5 + i);
+            assert_same_pixels(&one, &batch[i]);
+            assert_string_equal(one.parameters, batch[i].parameters);
+            kuno_image_free(&one);
+            kuno_image_free(&batch[i]);
+            kuno_model_close(alone);
+        }
+        kuno_model_close(model);
+    }
+}
+
+static void pictures_are_edited_and_started_from(void **state) {
+    (void)state;
+    kuno_model *model = open_golden(0);
+    kuno_image references[2] = { { 0 } }, plain = { 0 }, edited = { 0 }, started = { 0 }, kept = { 0 };
+    kuno_error error = { 0 };
+    assert_int_equal(kuno_image_read(KN_TEST_DATA "/qwen21-e2e/edit/reference0.png", &references[0], &error), KUNO_OK);
+    assert_int_equal(kuno_image_read(KN_TEST_DATA "/image/exif-6.jpg", &references[1], &error), KUNO_OK);
+    kuno_request q = small_request(5);
+    assert_int_equal(kuno_generate(model, &q, &plain, &error), KUNO_OK);
+    q.references = references;
+    q.reference_count = 1;
+    assert_int_equal(kuno_generate(model, &q, &edited, &error), KUNO_OK);
+    assert_memory_not_equal(edited.pixels, plain.pixels, 32 * 32 * 4);
+    assert_int_equal(stage_of(model, "see").runs, 1);
+    assert_non_null(strstr(edited.parameters, "References: 1"));
+
+    q = small_request(5);
+    q.init_image = &references[1];
+    q.strength = 0.5;
+    assert_int_equal(kuno_generate(model, &q, &started, &error), KUNO_OK);
+    assert_non_null(strstr(started.parameters, "Denoising strength: 0.5"));
+    assert_null(stage_of(model, "see").name);
+    q.strength = 1; /* nothing of it is left */
+    assert_int_equal(kuno_generate(model, &q, &kept, &error), KUNO_OK);
+    assert_same_pixels(&kept, &plain);
+    kuno_image *const all[] = { &references[0], &references[1], &plain, &edited, &started, &kept };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        kuno_image_free(all[i]);
+    kuno_model_close(model);
+}
+
+static void a_picture_without_alpha_is_opaque(void **state) {
+    (void)state;
+    kuno_model *model = open_golden(0);
+    unsigned char rgb[32 * 32 * 3], rgba[32 * 32 * 4];
+    for (size_t i = 0; i < 32 * 32; i++) {
+        for (size_t c = 0; c < 3; c++)
+            rgb[3 * i + c] = rgba[4 * i + c] = (unsigned char)(i * (c + 1));
+        rgba[4 * i + 3] = 255;
+    }
+    const kuno_image given[] = { { .width = 32, .height = 32, .channels = 3, .pixels = rgb },
+                                 { .width = 32, .height = 32, .channels = 4, .pixels = rgba } };
+    kuno_image drawn[2] = { { 0 } };
+    for (size_t i = 0; i < 2; i++) {
+        kuno_request q = small_request(5);
+        q.init_image = &given[i];
+        assert_int_equal(kuno_generate(model, &q, &drawn[i], NULL), KUNO_OK);
+    }
+    assert_same_pixels(&drawn[0], &drawn[1]);
+    kuno_image_free(&drawn[0]);
+    kuno_image_free(&drawn[1]);
+    kuno_model_close(model);
+}
+
+/* Each of these settings changes the picture and is told in its parameters. */
+static void noise_levels_and_samplers_are_as_the_request_says(void **state) {
+    (void)state;
+    static const float sigmas[] = { 1, 0.3f };
+    static const float noise[64 * 2 * 2] = { 1 };
+    kuno_request rows[6];
+    static const char *const says[] = { "Flow shift: 2", "Sampler: heun",   "Schedule type: custom",
+                                        "RNG: given",    "RNG: torch-cuda", "Schedule type: beta" };
+    kuno_request q = small_request(5);
+    q.steps = 4;
+    for (size_t i = 0; i < 6; i++)
+        rows[i] = q;
+    rows[0].flow_shift = 2;
+    rows[1].sampler = "heun";
+    rows[2].steps = 0;
+    rows[2].sigmas = sigmas;
+    rows[2].sigma_count = 2;
+    rows[3].init_noise = noise;
+    rows[3].init_noise_count = 64 * 2 * 2;
+    rows[4].rng = "torch-cuda";
+    rows[5].scheduler = "beta";
+    kuno_model *model = open_golden(1);
+    kuno_image plain = { 0 };
+    assert_int_equal(kuno_generate(model, &q, &plain, NULL), KUNO_OK);
+    for (size_t i = 0; i < 6; i++) {
+        kuno_image other = { 0 };
+        kuno_error error = { 0 };
+        if (kuno_generate(model, &rows[i], &other, &error) != KUNO_OK)
+            fail_msg("%s: %s", says[i], error.text);
+        assert_memory_not_equal(other.pixels, plain.pixels, 32 * 32 * 4);
+        if (!strstr(other.parameters, says[i]))
+            fail_msg("'%s' does not say '%s'", other.parameters, says[i]);
+        kuno_image_free(&other);
+    }
+    kuno_image_free(&plain);
+    kuno_model_close(model);
+}
+
+static void a_dump_is_written_where_the_request_says(void **state) {
+    (void)state;
+    char folder[] = "/tmp/kuno-api-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/dump.safetensors", folder);
+    kuno_model *model = open_golden(0);
+    kuno_image image = { 0 };
+    kuno_request q = small_request(5);
+    q.dump = folder;
+    assert_int_equal(kuno_generate(model, &q, &image, NULL), KUNO_OK);
+    assert_int_equal(access(path, R_OK), 0);
+    unlink(path);
+    rmdir(folder);
+    kuno_image_free(&image);
+    kuno_model_close(model);
+}
+
+static void a_prompt_that_is_too_long_is_cut_and_reported(void **state) {
+    (void)state;
+    const kuno_model_options options = { .config = KN_TEST_DATA "/z-image/models.toml", .profile = "turbo" };
+    kuno_model *model = NULL;
+    kuno_image image = { 0 };
+    static char prompt[4001];
+    memset(prompt, 'x', sizeof prompt - 1);
+    assert_int_equal(kuno_model_open(&options, &model, NULL), KUNO_OK);
+    kuno_request q = request_for(prompt, 1);
+    q.width = q.height = 32;
+    q.steps = 1;
+    assert_int_equal(kuno_generate(model, &q, &image, NULL), KUNO_OK);
+    kuno_report report;
+    kuno_model_report(model, &report);
+    assert_int_equal(report.prompt_tokens, 512);
+    assert_true(report.dropped_tokens > 0);
+    kuno_image_free(&image);
+    kuno_model_close(model);
+}
+
+static void requests_that_cannot_be_met_say_why(void **state) {
+    (void)state;
+    kuno_model *model = open_golden(0);
+    unsigned char pixel[4] = { 0 };
+    const kuno_image nothing = { 0 }, endless = { .width = 1 << 20, .height = 1, .channels = 4, .pixels = pixel };
+    struct {
+        kuno_request q;
+        size_t count;
+        const char *text;
+    } rows[10];
+    for (size_t i = 0; i < 10; i++) {
+        rows[i].q = small_request(5);
+        rows[i].count = 1;
+    }
+    rows[0].q.references = &nothing;
+    rows[0].q.reference_count = 1;
+    rows[0].text = "reference: not a picture of 0 channels and 0x0 pixels";
+    rows[1].q.init_image = &endless;
+    rows[1].text = "init image: ";
+    rows[2].q.reference_count = 11;
+    rows[2].text = "11 reference pictures; 0 to 10 are possible";
+    rows[3].q.reference_count = -1;
+    rows[3].text = "-1 reference pictures";
+    rows[4].q.strength = 0.5;
+    rows[4].text = "a strength of 0.5 needs a picture to start from";
+    rows[5].count = 0;
+    rows[5].text = "0 pictures; 1 to 10000 are possible";
+    rows[6].count = SIZE_MAX;
+    rows[6].text = "1 to 10000 are possible";
+    rows[7].q.seed = UINT64_MAX;
+    rows[7].count = 2;
+    rows[7].text = "the last seed would be beyond 18446744073709551615";
+    rows[8].q.dump = "/tmp";
+    rows[8].count = 2;
+    rows[8].text = "a dump tells of one picture, and 2 are wanted";
+    rows[9].q.init_noise = (const float[]){ 0 };
+    rows[9].q.init_noise_count = 1;
+    rows[9].text = "the given noise has 1 values, this size needs 256";
+    for (size_t i = 0; i < 10; i++) {
+        kuno_image image = { 0 };
+        kuno_error error = { 0 };
+        assert_int_equal(kuno_generate_batch(model, &rows[i].q, rows[i].count, &image, &error), KUNO_INVALID);
+        if (!strstr(error.text, rows[i].text))
+            fail_msg("'%s' does not say '%s'", error.text, rows[i].text);
+        assert_null(image.pixels);
+    }
+    kuno_image image = { 0 };
+    kuno_error error = { 0 };
+    assert_int_equal(kuno_image_read("/nonexistent.png", &image, &error), KUNO_INVALID);
+    assert_string_equal(error.text, "'/nonexistent.png': no such file");
+    kuno_model_close(model);
+}
+
 /* Runs under ThreadSanitizer too. */
 struct thread {
     pthread_t id;
@@ -184,6 +427,13 @@ int main(void) {
         cmocka_unit_test(errors_are_one_sentence_with_a_code),
         cmocka_unit_test(calls_stop_when_asked_and_start_afresh),
         cmocka_unit_test(a_picture_is_written_with_its_settings),
+        cmocka_unit_test(a_batch_encodes_once_and_draws_what_single_calls_draw),
+        cmocka_unit_test(pictures_are_edited_and_started_from),
+        cmocka_unit_test(a_picture_without_alpha_is_opaque),
+        cmocka_unit_test(noise_levels_and_samplers_are_as_the_request_says),
+        cmocka_unit_test(a_dump_is_written_where_the_request_says),
+        cmocka_unit_test(a_prompt_that_is_too_long_is_cut_and_reported),
+        cmocka_unit_test(requests_that_cannot_be_met_say_why),
         cmocka_unit_test(two_threads_with_models_of_their_own_do_not_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

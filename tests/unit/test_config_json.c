@@ -46,6 +46,9 @@ static void the_file_beside_a_model_is_found_and_none_is_fine(void **state) {
     assert_true(kn_vl_config_read_beside(golden_path("qwen3-vl/weights.safetensors").path, &c, &err));
     assert_int_equal(c.vision.depth, 0);
     assert_true(kn_vl_config_read_beside("weights.safetensors", &c, &err));
+    assert_int_equal(c.vision.depth, 0);
+    assert_true(kn_vl_config_read_beside(SHIPPED "/qwen21-e2e", &c, &err)); /* a folder that is the model */
+    assert_int_equal(c.vision.depth, 5);
 }
 
 static void configurations_of_other_things_tell_nothing(void **state) {

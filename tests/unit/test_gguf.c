@@ -94,6 +94,78 @@ static void every_case_comes_out_as_its_table_says(void **state) {
     json_decref(rows);
 }
 
+static void a_convolution_over_time_gets_its_five_dimensions_back(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t dim[4], bias, want[5];
+        int rank;
+    } rows[] = {
+        { { 12, 3, 2, 2 }, 4, { 4, 3, 3, 2, 2 }, 5 },
+        { { 12, 1, 1, 1 }, 3, { 3, 4, 1, 1, 1 }, 5 },
+        { { 12, 3, 2, 2 }, 1, { 1, 12, 3, 2, 2 }, 5 },
+        { { 12, 3, 2, 2 }, 12, { 12, 3, 2, 2 }, 4 }, /* as many rows as biases: over a picture */
+        { { 12, 3, 2, 2 }, 5, { 12, 3, 2, 2 }, 4 },
+        { { 12, 4, 2, 2 }, 4, { 12, 4, 2, 2 }, 4 }, /* longer than any */
+        { { 12, 3, 2, 2 }, 0, { 12, 3, 2, 2 }, 4 }, /* has no bias */
+    };
+    static const uint8_t zeros[4096];
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        const uint64_t *dim = rows[i].dim;
+        kn_entry weight = { .name = "c.weight", .dtype = KN_F32, .data = zeros }, bias = weight;
+        weight.bytes = sizeof(float) * dim[0] * dim[1] * dim[2] * dim[3];
+        bias.name = "c.bias";
+        bias.bytes = sizeof(float) * rows[i].bias;
+        gguf_maker m;
+        KN_AUTO_BUF file;
+        gguf_begin(&m, 1 + (rows[i].bias > 0), 0);
+        gguf_copy(&m, &weight, 4, dim);
+        if (rows[i].bias)
+            gguf_copy(&m, &bias, 1, &rows[i].bias);
+        gguf_end(&m, &file);
+        kn_weights *w = NULL;
+        kn_error err = { 0 };
+        if (!kn_weights_open_bytes((const uint8_t *)file.data, file.len, &w, &err))
+            fail_msg("%s", err.text);
+        const kn_entry *e = kn_weights_find(w, "c.weight");
+        assert_int_equal(e->rank, rows[i].rank);
+        assert_memory_equal(e->dim, rows[i].want, (size_t)e->rank * sizeof *e->dim);
+        kn_weights_close(w);
+    }
+}
+
+static void lists_of_texts_are_there_to_the_byte(void **state) {
+    (void)state;
+    static const char *const texts[] = { "", "a", "\xC4\xA0the", "\xFF no UTF-8" };
+    gguf_maker m;
+    kn_buf file;
+    gguf_begin(&m, 0, 4);
+    gguf_pair_texts(&m, "b.texts", texts, KN_COUNT(texts));
+    gguf_pair_texts(&m, "c.none", texts, 0);
+    gguf_pair_text(&m, "a.text", "one");
+    gguf_pair_array(&m, "d.numbers", (int32_t[]){ 1, 2 }, 2);
+    gguf_end(&m, &file);
+    kn_weights *w = NULL;
+    kn_error err = { 0 };
+    if (!kn_weights_open_bytes((const uint8_t *)file.data, file.len, &w, &err))
+        fail_msg("%s", err.text);
+    kn_texts list = kn_weights_texts(w, "b.texts");
+    assert_int_equal(list.count, KN_COUNT(texts));
+    const char *text = NULL;
+    size_t len = 0;
+    for (size_t i = 0; i < KN_COUNT(texts); i++) {
+        assert_true(kn_texts_next(&list, &text, &len));
+        assert_int_equal(len, strlen(texts[i]));
+        assert_memory_equal(text, texts[i], len);
+    }
+    assert_false(kn_texts_next(&list, &text, &len));
+    static const char *const others[] = { "a.text", "c.none", "d.numbers", "not there" };
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        assert_int_equal(kn_weights_texts(w, others[i]).count, 0);
+    assert_string_equal(kn_weights_metadata(w, "b.texts"), "");
+    kn_weights_close(w);
+    kn_buf_free(&file);
+}
+
 static bool opens(const kn_buf *file, kn_weights **w, kn_error *err) {
     return kn_weights_open_bytes((const uint8_t *)file->data, file->len, w, err);
 }
@@ -311,6 +383,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_versions_hold_what_the_reference_wrote),
         cmocka_unit_test(every_case_comes_out_as_its_table_says),
+        cmocka_unit_test(a_convolution_over_time_gets_its_five_dimensions_back),
+        cmocka_unit_test(lists_of_texts_are_there_to_the_byte),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(odd_values_and_tensors_are_refused_by_name),
         cmocka_unit_test(text_encoders_get_the_names_of_their_network),

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf_maker.h"
 #include "golden_run.h"
 #include "models/krea2.h"
 #include "models/vae_wan.h"
 #include "pipelines/inspect.h"
 #include "pipelines/krea2.h"
+#include "pipelines/vaes.h"
 #include "safetensors_maker.h"
 
 #define CONFIG KN_TEST_DATA "/krea2/models.toml"
@@ -147,10 +149,32 @@ static void take_vae(void *network, kn_binder *b) {
     kn_vae_wan_load(network, b);
 }
 
-static void vae_equals_the_reference_in_both_namings(void **state) {
+/* The same weights as stable-diffusion.cpp writes them: GGUF, kernels over time in four dimensions. */
+static void write_folded_vae(char path[TEMP_PATH]) {
+    golden g = golden_open("krea2/models/qwen_image_vae.safetensors");
+    size_t count = kn_weights_count(g.file), folded = 0;
+    gguf_maker m;
+    KN_AUTO_BUF file;
+    gguf_begin(&m, count, 0);
+    for (size_t i = 0; i < count; i++) {
+        const kn_entry *e = kn_weights_at(g.file, i);
+        const uint64_t four[] = { e->dim[0] * e->dim[1], e->dim[2], e->dim[3], e->dim[4] };
+        bool over_time = e->rank == 5;
+        gguf_copy(&m, e, over_time ? 4 : e->rank, over_time ? four : e->dim);
+        folded += over_time;
+    }
+    assert_true(folded > 20);
+    gguf_end(&m, &file);
+    close(make_temp(&file, path));
+    golden_close(&g);
+}
+
+static void vae_equals_the_reference_in_both_namings_and_as_gguf(void **state) {
     (void)state;
-    static const char *const files[] = { "krea2/models/qwen_image_vae.safetensors",
-                                         "krea2/models/qwen_image_vae_diffusers.safetensors" };
+    char gguf[TEMP_PATH];
+    write_folded_vae(gguf);
+    const char *const files[] = { "krea2/models/qwen_image_vae.safetensors",
+                                  "krea2/models/qwen_image_vae_diffusers.safetensors", gguf };
     static const char *const first_parts[] = { "moments", NULL }; /* the means; log variances are not computed */
     golden g = golden_open("krea2/vae/io.safetensors");
     for (size_t f = 0; f < KN_COUNT(files); f++) {
@@ -184,6 +208,11 @@ static void vae_equals_the_reference_in_both_namings(void **state) {
         }
         unbind(&b);
     }
+    const kn_source source = { .path = gguf };
+    kn_error err = { 0 };
+    if (!kn_inspect_fit(&kn_wan_vae_slot, &source, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(unlink(gguf), 0);
     golden_close(&g);
 }
 
@@ -432,8 +461,8 @@ static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
     assert_full_size_fits("manifests/krea2_fp8_scaled.json", &kn_krea2_diffusion_slot, 686);
     assert_full_size_fits("manifests/qwen3vl_4b_text_repository.json", &kn_krea2_text_slot, 398);
     assert_full_size_fits("manifests/qwen3vl_4b_text_fp8_scaled.json", &kn_krea2_text_slot, 398 + 2 * 252);
-    assert_full_size_fits("manifests/qwen_image_vae.json", &kn_krea2_vae_slot, 194);
-    assert_full_size_fits("manifests/qwen_image_vae_diffusers.json", &kn_krea2_vae_slot, 194);
+    assert_full_size_fits("manifests/qwen_image_vae.json", &kn_wan_vae_slot, 194);
+    assert_full_size_fits("manifests/qwen_image_vae_diffusers.json", &kn_wan_vae_slot, 194);
 }
 
 /* A copy of the transformer without one tensor, or with another one under its name. */
@@ -530,7 +559,7 @@ static void a_text_encoder_that_ends_before_the_last_tap_is_refused(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transformer_equals_the_reference_in_both_namings),
-        cmocka_unit_test(vae_equals_the_reference_in_both_namings),
+        cmocka_unit_test(vae_equals_the_reference_in_both_namings_and_as_gguf),
         cmocka_unit_test(pictures_equal_the_reference_pipeline),
         cmocka_unit_test(variants_have_the_published_defaults),
         cmocka_unit_test(guidance_is_described_in_both_forms),

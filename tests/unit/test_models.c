@@ -9,7 +9,7 @@
 #include "models/qwen3_text.h"
 #include "models/qwen_image21.h"
 #include "models/vae_qwen21.h"
-#include "pipelines/decode.h"
+#include "pipelines/vaes.h"
 
 /* Text encoder. */
 
@@ -265,8 +265,16 @@ static void vae_encodes_as_the_reference_in_both_namings(void **state) {
     golden_close(&want);
 }
 
-static kn_tensor decode_vae(kn_run *r, void *ctx, kn_tensor latent) {
-    return kn_vae21_decode(r, ctx, latent);
+/* A coder of the case's tiles. */
+static kn_coder tiled_coder(const char *folder, const kn_vae21 *m, kn_run *r) {
+    json_t *c = read_case(folder);
+    kn_coder coder = { .kind = &kn_qwen21_autoencoder,
+                       .network = m,
+                       .run = r,
+                       .tile = (int)golden_size(c, "tile_pixels") / KN_VAE21_FACTOR,
+                       .stride = (int)golden_size(c, "stride_pixels") / KN_VAE21_FACTOR };
+    json_decref(c);
+    return coder;
 }
 
 static void tiled_decode_blends_as_the_reference(void **state) {
@@ -277,28 +285,65 @@ static void tiled_decode_blends_as_the_reference(void **state) {
     golden want = golden_open("qwen21-vae/decode-tiled/expected.safetensors");
     const kn_entry *z = golden_entry(&in, "normalised");
     int h = (int)z->dim[1], w = (int)z->dim[2];
-    json_t *c = read_case("qwen21-vae/decode-tiled");
-    int tile = (int)golden_size(c, "tile_pixels") / KN_VAE21_FACTOR;
-    int stride = (int)golden_size(c, "stride_pixels") / KN_VAE21_FACTOR;
-    json_decref(c);
-    const kn_decoder d = { .decode = decode_vae,
-                           .ctx = &m,
-                           .latent_channels = KN_VAE21_CHANNELS,
-                           .channels = 4,
-                           .factor = KN_VAE21_FACTOR,
-                           .bytes_per_pixel = 1 };
     kn_run r = open_run(NULL);
+    kn_coder coder = tiled_coder("qwen21-vae/decode-tiled", &m, &r);
     kn_error err = { 0 };
     float *pixels = NULL;
-    assert_true(kn_decode_tiled(&d, &r, golden_floats(&in, "normalised", NULL), h, w, tile, stride, &pixels, &err));
+    assert_true(kn_decode_latent(&coder, golden_floats(&in, "normalised", NULL), h, w, &pixels, &err));
     golden_compare(&want, "image", pixels, (size_t)h * w * 256 * 4);
     free(pixels);
-    assert_true(kn_decode_latent(&d, &r, golden_floats(&in, "normalised", NULL), h, w, UINT64_MAX, &pixels, &err));
+    coder.tile = 0;
+    coder.memory_limit = UINT64_MAX;
+    assert_true(kn_decode_latent(&coder, golden_floats(&in, "normalised", NULL), h, w, &pixels, &err));
     golden_compare(&want, "image_untiled", pixels, (size_t)h * w * 256 * 4);
     free(pixels);
     close_run(&r);
     golden_close(&in);
     golden_close(&want);
+    unbind(&b);
+}
+
+static void tiled_encode_blends_as_the_reference(void **state) {
+    (void)state;
+    static kn_vae21 m;
+    bound b = bind_file(vae_files[0], "", take_vae, &m);
+    golden want = golden_open("qwen21-vae/encode-tiled/expected.safetensors");
+    kn_image picture = read_png("qwen21-vae/encode-tiled/image.png");
+    kn_run r = open_run(NULL);
+    kn_coder coder = tiled_coder("qwen21-vae/encode-tiled", &m, &r);
+    kn_error err = { 0 };
+    float *latent = NULL;
+    assert_true(kn_encode_picture(&coder, &picture, &latent, &err));
+    golden_compare(&want, "normalised", latent, (size_t)picture.width * picture.height / 256 * KN_VAE21_CHANNELS);
+    free(latent);
+    kn_image_free(&picture);
+    close_run(&r);
+    golden_close(&want);
+    unbind(&b);
+}
+
+/* What does not fit as a whole is done in tiles, which take no more than they may as long as they can get smaller. */
+static void tiles_are_as_small_as_memory_wants_them(void **state) {
+    (void)state;
+    static kn_vae21 m;
+    bound b = bind_file(vae_files[0], "", take_vae, &m);
+    kn_run other = open_run(NULL), r;
+    kn_error err = { 0 };
+    uint64_t before[2] = { UINT64_MAX, UINT64_MAX };
+    for (uint64_t limit = UINT64_MAX; limit > 1 << 20; limit = limit == UINT64_MAX ? (uint64_t)1 << 34 : limit / 4) {
+        for (int encode = 0; encode < 2; encode++) {
+            assert_true(kn_run_open_shapes(other.device, KN_EXACT, NULL, &r, &err));
+            const kn_coder coder = { .kind = &kn_qwen21_autoencoder, .network = &m, .run = &r, .memory_limit = limit };
+            (encode ? kn_encode_shapes : kn_decode_shapes)(&coder, 256, 192);
+            uint64_t bytes = kn_run_peak_bytes(&r);
+            close_run(&r);
+            assert_true(bytes <= before[encode]);
+            if (bytes > limit) /* 16 cells, the least */
+                assert_true(limit < 64 << 20);
+            before[encode] = bytes;
+        }
+    }
+    close_run(&other);
     unbind(&b);
 }
 
@@ -310,6 +355,8 @@ int main(void) {
         cmocka_unit_test(vae_decodes_as_the_reference_in_both_namings),
         cmocka_unit_test(vae_encodes_as_the_reference_in_both_namings),
         cmocka_unit_test(tiled_decode_blends_as_the_reference),
+        cmocka_unit_test(tiled_encode_blends_as_the_reference),
+        cmocka_unit_test(tiles_are_as_small_as_memory_wants_them),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

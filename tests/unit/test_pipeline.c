@@ -402,13 +402,82 @@ static void a_model_that_cannot_see_says_why(void **state) {
         kn_draw_report report;
         kn_error err = { 0 };
         assert_true(make(m, &wish, &s, &err));
-        assert_false(m->pipeline->generate(m->pipeline, &s.recipe, &hooks, &none, &report, &err));
+        assert_false(kn_pipeline_draw(m->pipeline, &s.recipe, &hooks, &none, &report, &err));
         if (!strstr(err.text, rows[i].says))
             fail_msg("'%s' does not say '%s'", err.text, rows[i].says);
         assert_int_equal(kn_exit_code(err.code), 2);
         kn_model_close(m);
     }
     kn_image_free(&picture);
+}
+
+/* One picture, its stages told; compared with what a model that has drawn nothing yet makes of the same wish. */
+static kn_draw_report drawn_as_if_alone(kn_model *m, const kn_model_wish *model_wish, const kn_wish *wish) {
+    const kn_hooks hooks = { 0 };
+    kn_draw_report report;
+    kn_model *fresh = open_model(model_wish);
+    kn_image here = draw(m, wish, &hooks, &report), alone = draw(fresh, wish, &hooks, NULL);
+    assert_int_equal(here.width, alone.width);
+    assert_int_equal(here.height, alone.height);
+    assert_memory_equal(here.pixels, alone.pixels, (size_t)here.width * here.height * here.channels);
+    kn_image_free(&here);
+    kn_image_free(&alone);
+    kn_model_close(fresh);
+    return report;
+}
+
+static void encoders_run_again_only_for_what_is_new(void **state) {
+    (void)state;
+    static const char *const residencies[] = { "staged", "cached" };
+    kn_image pictures[] = { grey_picture(64, 32), grey_picture(32, 64) };
+    for (size_t i = 0; i < KN_COUNT(residencies); i++) {
+        const kn_model_wish model_wish = { .config = CONFIG, .residency = residencies[i] };
+        kn_model *m = open_model(&model_wish);
+        kn_wish wish = { .prompt = "a red boat",
+                         .negative_prompt = "fog",
+                         .seed = 7,
+                         .seed_given = true,
+                         .steps = { true, 2 },
+                         .width = { true, 64 },
+                         .height = { true, 64 },
+                         .cfg = { true, 3 },
+                         .reference_resolution = { true, 0 } };
+        kn_draw_report first = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_false(first.stage[KN_STAGE_ENCODE].reused);
+        wish.seed = 8;
+        kn_draw_report again = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_true(again.stage[KN_STAGE_ENCODE].reused);
+        assert_string_equal(again.stage[KN_STAGE_ENCODE].name, "encode");
+        assert_true(again.stage[KN_STAGE_ENCODE].weight_bytes == 0 && again.stage[KN_STAGE_ENCODE].seconds == 0);
+        assert_false(again.stage[KN_STAGE_DIFFUSE].reused || again.stage[KN_STAGE_DECODE].reused);
+        assert_int_equal(again.prompt_tokens, first.prompt_tokens);
+        assert_null(again.stage[KN_STAGE_PICTURES].name);
+        wish.negative_prompt = "a red boat";
+        assert_true(drawn_as_if_alone(m, &model_wish, &wish).stage[KN_STAGE_ENCODE].reused);
+
+        wish.references = pictures; /* seen, they are part of the prompt */
+        wish.reference_count = 2;
+        kn_draw_report seen = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_false(seen.stage[KN_STAGE_PICTURES].reused || seen.stage[KN_STAGE_SEE].reused ||
+                     seen.stage[KN_STAGE_ENCODE].reused);
+        seen = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_true(seen.stage[KN_STAGE_PICTURES].reused && seen.stage[KN_STAGE_SEE].reused &&
+                    seen.stage[KN_STAGE_ENCODE].reused);
+        wish.references = &pictures[1];
+        wish.reference_count = 1;
+        seen = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_true(seen.stage[KN_STAGE_PICTURES].reused);
+        assert_false(seen.stage[KN_STAGE_SEE].reused || seen.stage[KN_STAGE_ENCODE].reused);
+        wish.reference_count = 0;
+        wish.init_image = &pictures[0];
+        seen = drawn_as_if_alone(m, &model_wish, &wish);
+        assert_false(seen.stage[KN_STAGE_PICTURES].reused);
+        assert_true(seen.stage[KN_STAGE_ENCODE].reused);
+        assert_true(drawn_as_if_alone(m, &model_wish, &wish).stage[KN_STAGE_PICTURES].reused);
+        kn_model_close(m);
+    }
+    kn_image_free(&pictures[0]);
+    kn_image_free(&pictures[1]);
 }
 
 static bool stop_after_first_step(void *ctx, const char *phase, int step, int steps) {
@@ -431,7 +500,7 @@ static void a_refusing_progress_call_stops_within_one_step(void **state) {
     kn_error err = { 0 };
     assert_true(
         kn_settings_make(&wish, &m->choice.defaults, m->choice.architecture, m->choice.variant, &settings, &err));
-    assert_false(m->pipeline->generate(m->pipeline, &settings.recipe, &hooks, &picture, &report, &err));
+    assert_false(kn_pipeline_draw(m->pipeline, &settings.recipe, &hooks, &picture, &report, &err));
     assert_int_equal(err.code, KN_E_CANCELLED);
     assert_int_equal(calls, 1);
     assert_null(picture.pixels);
@@ -542,7 +611,7 @@ static void files_in_the_wrong_slot_are_named(void **state) {
           "diffusion model: '" KN_TEST_DATA "/qwen21-e2e/t2i/inputs.safetensors"
           "': the file is not a Qwen-Image 2.1 diffusion model" },
         { { .vae = "/nonexistent/vae.safetensors" }, "VAE: '/nonexistent/vae.safetensors': no such file" },
-        { { .vae = "/tmp" }, "VAE: '/tmp': is a folder, a file is needed" },
+        { { .vae = SHIPPED "/unicode" }, "VAE: '" SHIPPED "/unicode': the folder holds no safetensors or GGUF file" },
         { { .text_encoder = KN_TEST_DATA "/text-encoder/qwen3vl/model.safetensors" }, "do not belong together" },
         { { .device = "tpu" }, "unknown device 'tpu'; known: cpu" },
     };
@@ -568,6 +637,7 @@ int main(void) {
         cmocka_unit_test(strength_runs_the_last_steps_and_all_of_it_ignores_the_picture),
         cmocka_unit_test(a_vision_encoder_may_have_a_file_of_its_own),
         cmocka_unit_test(a_model_that_cannot_see_says_why),
+        cmocka_unit_test(encoders_run_again_only_for_what_is_new),
         cmocka_unit_test(a_refusing_progress_call_stops_within_one_step),
         cmocka_unit_test(refusals_say_what_is_wrong),
         cmocka_unit_test(turbo_says_why_its_steps_are_fixed),

@@ -122,7 +122,7 @@ static void the_manual_s_examples_are_read(void **state) {
     kn_error err = { 0 };
     assert_true(kn_file_read(KN_SOURCE "/docs/models-toml.md", 1 << 20, &manual, &err));
     assert_int_equal(setenv("HOME", "/srv/u", 1), 0);
-    static const char *const chosen[] = { "krea2-turbo", "legacy" };
+    static const char *const chosen[] = { "krea2-turbo", "z-image", "legacy" };
     const char *at = manual.data;
     for (size_t i = 0; i < KN_COUNT(chosen); i++) {
         at = strstr(at, "```toml\n");
@@ -329,7 +329,7 @@ static void every_mistake_is_named_with_its_line(void **state) {
         { "[model_profiles.x]\narchitecture = \"qwen-image\"\nvae = \"v\"\nvariant = \"raw\"\n",
           "line 4: unsupported qwen-image variant: raw; qwen-image has no variants" },
         { "[model_profiles.x]\narchitecture = \"krea2\"\nvariant = \"raw\"\ncheckpoint = \"c\"\n",
-          "line 4: krea2 needs separate files (diffusion_model, text_encoder, vae, tokenizer); a checkpoint that holds "
+          "line 4: krea2 needs separate files (diffusion_model, text_encoder, vae); a checkpoint that holds "
           "them all is not supported" },
         { "\n[model_profiles.x]\narchitecture = \"z-image\"\ntokenizer = \"t\"\n",
           "line 2: profile 'x' names no files; give diffusion_model, text_encoder and vae, or a checkpoint" },

@@ -54,49 +54,33 @@ static void put_entry(kn_buf *b, const char *token, size_t len, size_t id) {
     assert_true(kn_buf_printf(b, ": %zu", id));
 }
 
-/* The published vocabulary follows from its merges: the 256 symbols of the byte alphabet, first those that stand for
- * themselves, then token 256 + i made by merge i. */
-static void rebuild_vocabulary(const kn_buf *merges, kn_buf *vocab, kn_buf *merge_list) {
-    size_t id = 0;
-    for (int strange = 0; strange < 2; strange++) {
-        for (int byte = 0; byte < 256; byte++) {
-            uint32_t symbol = kn_byte_symbol((uint8_t)byte);
-            char utf8[4];
-            if ((symbol >= 0x100) == strange)
-                put_entry(vocab, utf8, kn_utf8_put(symbol, utf8), id++);
-        }
-    }
-    assert_int_equal(id, 256);
-    const char *at = strchr(merges->data, '\n') + 1;
-    for (const char *nl; (nl = strchr(at, '\n')); at = nl + 1) {
-        const char *space = memchr(at, ' ', (size_t)(nl - at));
-        char token[600];
-        size_t left = (size_t)(space - at), right = (size_t)(nl - space - 1);
-        assert_true(left + right <= sizeof token);
-        memcpy(token, at, left);
-        memcpy(token + left, space + 1, right);
-        put_entry(vocab, token, left + right, id);
-        put(merge_list, id++ == 256 ? "[[" : ",[");
-        put_quoted(merge_list, at, left);
+/* As JSON: an object of token: id, and a list of merges. */
+static void write_vocabulary(const published_vocabulary *v, kn_buf *vocab, kn_buf *merge_list) {
+    for (size_t id = 0; id < PUBLISHED_TOKENS; id++) {
+        const kn_token_text *t = &v->token[id];
+        put_entry(vocab, t->text, t->len, id);
+        if (id < 256)
+            continue;
+        put(merge_list, id == 256 ? "[[" : ",[");
+        put_quoted(merge_list, t->text, v->left[id]);
         put(merge_list, ", ");
-        put_quoted(merge_list, space + 1, right);
+        put_quoted(merge_list, t->text + v->left[id], t->len - v->left[id]);
         put(merge_list, "]");
     }
     put(vocab, "\n}");
     put(merge_list, "]");
-    assert_int_equal(id, 151643);
 }
 
 /* The published tokenizer, opened from the three files or from a tokenizer.json that is made of them. */
 static kn_tokenizer *published(bool from_json, bool with_config) {
-    kn_buf merges, config, vocab, merge_list, json;
-    golden_read("tokenizer-qwen/merges.txt", &merges);
+    kn_buf config, vocab, merge_list, json;
+    published_vocabulary *v = published_vocabulary_new();
     golden_read("tokenizer-qwen/tokenizer_config.json", &config);
     kn_buf_init(&vocab, 1 << 24);
     kn_buf_init(&merge_list, 1 << 24);
     kn_buf_init(&json, 1 << 25);
-    rebuild_vocabulary(&merges, &vocab, &merge_list);
-    kn_tokenizer_files files = { .vocab = golden_bytes(&vocab), .merges = golden_bytes(&merges) };
+    write_vocabulary(v, &vocab, &merge_list);
+    kn_tokenizer_files files = { .vocab = golden_bytes(&vocab), .merges = golden_bytes(&v->merges) };
     if (with_config)
         files.config = golden_bytes(&config);
     if (from_json) { /* merges first: members may stand in any order */
@@ -114,7 +98,7 @@ static kn_tokenizer *published(bool from_json, bool with_config) {
     kn_error err = { 0 };
     if (!kn_tokenizer_open_bytes(&files, &t, &err))
         fail_msg("%s", err.text);
-    kn_buf_free(&merges);
+    published_vocabulary_free(v);
     kn_buf_free(&config);
     kn_buf_free(&vocab);
     kn_buf_free(&merge_list);
@@ -122,35 +106,90 @@ static kn_tokenizer *published(bool from_json, bool with_config) {
     return t;
 }
 
-static void published_tokenizer_gives_the_ids_of_the_reference(void **state) {
-    (void)state;
-    kn_tokenizer *t = published(false, true);
-    assert_int_equal(kn_tokenizer_size(t), 151669);
-    expect_cases(t, "tokenizer-qwen/cases.json", 300);
-    expect_cases(t, "tokenizer-qwen/random.json", 200);
-    kn_tokenizer_close(t);
+static kn_tokenizer *built_in(void) {
+    kn_tokenizer *t = NULL;
+    kn_error err = { 0 };
+    if (!kn_tokenizer_open_published(&t, &err))
+        fail_msg("%s", err.text);
+    return t;
 }
 
-static void published_tokenizer_is_the_same_from_tokenizer_json(void **state) {
+static void published_tokenizer_gives_the_ids_of_the_reference_in_every_form(void **state) {
     (void)state;
-    kn_tokenizer *t = published(true, false);
-    expect_cases(t, "tokenizer-qwen/cases.json", 300);
-    expect_cases(t, "tokenizer-qwen/random.json", 200);
-    kn_tokenizer_close(t);
-}
-
-static void published_vocabulary_without_a_list_gets_the_published_added_tokens(void **state) {
-    (void)state;
-    kn_tokenizer *listed = published(false, true), *t = published(false, false);
-    assert_int_equal(kn_tokenizer_added_count(t), 26);
-    for (size_t i = 0; i < 26; i++) {
-        const kn_added_token *a = kn_tokenizer_added_at(t, i), *b = kn_tokenizer_added_at(listed, i);
-        assert_string_equal(a->content, b->content);
-        assert_int_equal(a->id, b->id);
-        assert_int_equal(a->special, b->special);
+    kn_tokenizer *const forms[] = { built_in(), published(false, true), published(false, false),
+                                    published(true, false) };
+    for (size_t i = 0; i < KN_COUNT(forms); i++) {
+        assert_int_equal(kn_tokenizer_size(forms[i]), 151669);
+        assert_int_equal(kn_tokenizer_is_built_in(forms[i]), i == 0);
+        expect_cases(forms[i], "tokenizer-qwen/cases.json", 300);
+        expect_cases(forms[i], "tokenizer-qwen/random.json", 200);
+        kn_tokenizer_close(forms[i]);
     }
-    kn_tokenizer_close(t);
+}
+
+static void published_added_tokens_need_no_list(void **state) {
+    (void)state;
+    kn_tokenizer *listed = published(false, true), *const forms[] = { built_in(), published(false, false) };
+    for (size_t f = 0; f < KN_COUNT(forms); f++) {
+        assert_int_equal(kn_tokenizer_added_count(forms[f]), 26);
+        for (size_t i = 0; i < 26; i++) {
+            const kn_added_token *a = kn_tokenizer_added_at(forms[f], i), *b = kn_tokenizer_added_at(listed, i);
+            assert_string_equal(a->content, b->content);
+            assert_int_equal(a->id, b->id);
+            assert_int_equal(a->special, b->special);
+        }
+        kn_tokenizer_close(forms[f]);
+    }
     kn_tokenizer_close(listed);
+}
+
+static size_t first_other(const kn_tokenizer *t, const kn_token_text *token, size_t count) {
+    size_t first = SIZE_MAX;
+    kn_error err = { 0 };
+    assert_true(kn_tokenizer_compare(t, token, count, &first, &err));
+    return first;
+}
+
+static void built_in_tokens_are_those_that_are_published(void **state) {
+    (void)state;
+    kn_tokenizer *t = built_in();
+    published_vocabulary *v = published_vocabulary_new();
+    assert_int_equal(first_other(t, v->token, PUBLISHED_TOKENS), PUBLISHED_TOKENS);
+    published_vocabulary_free(v);
+    kn_tokenizer_close(t);
+}
+
+static void a_token_that_is_another_one_is_found(void **state) {
+    (void)state;
+    kn_tokenizer *t = built_in(), *tiny = golden_tokenizer("tokenizer-tiny");
+    published_vocabulary *v = published_vocabulary_new();
+    const kn_token_text one = v->token[1000];
+    assert_true(one.len > 3);
+    const kn_token_text rows[] = {
+        { 1000, one.text, one.len - 1 },                   /* too short */
+        { 1000, v->token[1001].text, v->token[1001].len }, /* its neighbour */
+        { 1000, "", 0 },
+        { 1000, "\xFF\xFE\xFD", 3 },    /* no UTF-8 */
+        { 1000, "\xE6\xBC\xA2", 3 },    /* no symbol of a byte */
+        { 0, "\"", 1 },                 /* a byte */
+        { 151643, "<|im_start|>", 12 }, /* an added token */
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        assert_int_equal(first_other(t, &rows[i], 1), 0);
+        const kn_token_text behind[] = { one, v->token[0], rows[i] };
+        assert_int_equal(first_other(t, behind, KN_COUNT(behind)), 2);
+    }
+    KN_AUTO_BUF huge; /* longer than any */
+    kn_buf_init(&huge, 8192);
+    for (int i = 0; i < 4096; i++)
+        put(&huge, "a");
+    assert_int_equal(first_other(t, &(kn_token_text){ 1000, huge.data, huge.len }, 1), 0);
+    const kn_token_text fine[] = { { 151644, "<|im_start|>", 12 }, { 151800, "[PAD151800]", 11 }, { 1 << 30, "x", 1 } };
+    assert_int_equal(first_other(t, fine, KN_COUNT(fine)), KN_COUNT(fine)); /* ids that never occur may be anything */
+    assert_int_equal(first_other(tiny, v->token, PUBLISHED_TOKENS), 256);   /* the bytes have the same ids in both */
+    published_vocabulary_free(v);
+    kn_tokenizer_close(t);
+    kn_tokenizer_close(tiny);
 }
 
 static void tiny_tokenizer_gives_the_ids_of_the_reference_in_both_forms(void **state) {
@@ -434,9 +473,10 @@ static void several_threads_use_one_tokenizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_tokenizer_gives_the_ids_of_the_reference),
-        cmocka_unit_test(published_tokenizer_is_the_same_from_tokenizer_json),
-        cmocka_unit_test(published_vocabulary_without_a_list_gets_the_published_added_tokens),
+        cmocka_unit_test(published_tokenizer_gives_the_ids_of_the_reference_in_every_form),
+        cmocka_unit_test(published_added_tokens_need_no_list),
+        cmocka_unit_test(built_in_tokens_are_those_that_are_published),
+        cmocka_unit_test(a_token_that_is_another_one_is_found),
         cmocka_unit_test(tiny_tokenizer_gives_the_ids_of_the_reference_in_both_forms),
         cmocka_unit_test(both_forms_of_the_demo_tokenizer_agree),
         cmocka_unit_test(template_and_prompt_in_parts_give_the_ids_of_the_reference),

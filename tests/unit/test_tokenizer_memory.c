@@ -39,9 +39,25 @@ static void an_allocation_that_fails_is_an_error_and_leaks_nothing(void **state)
     kn_buf_free(&json);
 }
 
+static bool open_built_in(void *ctx, kn_error *err) {
+    (void)ctx;
+    static const kn_token_text token = { 1000, "x", 1 };
+    kn_tokenizer *t = NULL;
+    size_t first = 0;
+    bool ok = kn_tokenizer_open_published(&t, err) && kn_tokenizer_compare(t, &token, 1, &first, err);
+    kn_tokenizer_close(t);
+    return ok;
+}
+
+static void so_it_is_with_the_built_in_one(void **state) {
+    (void)state;
+    alloc_fail_each(open_built_in, NULL, 31, 100);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_allocation_that_fails_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(so_it_is_with_the_built_in_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

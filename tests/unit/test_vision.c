@@ -219,7 +219,7 @@ static void see_with(const char *vision_file) {
     struct watcher w;
     kn_run r = open_run();
     watch(&r, &w, &g, tiny.pictures);
-    w.other_patches = m.vision.frames == 1;
+    w.other_patches = m.vision.patch_in.frames == 1;
     kn_vision_features seen[MAX_PICTURES];
     kn_rope_picture places[MAX_PICTURES];
     for (int i = 0; i < tiny.pictures; i++) {
@@ -284,12 +284,11 @@ static void qwen25_reads_a_prompt_as_the_reference(void **state) {
     unbind(&b);
 }
 
-static void qwen25_sees_pictures_as_the_reference(void **state) {
-    (void)state;
+static void qwen25_sees_with(const char *vision_file) {
     const struct tiny tiny = read_tiny("qwen25-vl");
     static kn_qwen25_text text;
     static kn_qwen25_vision vision;
-    bound v = bind_file("qwen25-vl/weights.safetensors", "visual.", take_qwen25_vision, &vision);
+    bound v = bind_file(vision_file, "visual.", take_qwen25_vision, &vision);
     bound t = bind_file("qwen25-vl/weights.safetensors", "model.", take_qwen25_text, &text);
     golden g = golden_open("qwen25-vl/images/expected.safetensors");
     const int32_t *grids = golden_ints(&g, "grid_thw", NULL); /* [pictures, 3] */
@@ -322,6 +321,16 @@ static void qwen25_sees_pictures_as_the_reference(void **state) {
     golden_close(&g);
     unbind(&t);
     unbind(&v);
+}
+
+static void qwen25_sees_pictures_as_the_reference(void **state) {
+    (void)state;
+    qwen25_sees_with("qwen25-vl/weights.safetensors");
+}
+
+static void qwen25_sees_the_same_with_a_gguf_file(void **state) {
+    (void)state;
+    qwen25_sees_with("qwen25-vl/mmproj.gguf");
 }
 
 static void a_layout_that_does_not_fit_is_refused(void **state) {
@@ -371,6 +380,7 @@ int main(void) {
         cmocka_unit_test(qwen3_sees_the_same_with_a_gguf_file),
         cmocka_unit_test(qwen25_reads_a_prompt_as_the_reference),
         cmocka_unit_test(qwen25_sees_pictures_as_the_reference),
+        cmocka_unit_test(qwen25_sees_the_same_with_a_gguf_file),
         cmocka_unit_test(a_layout_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

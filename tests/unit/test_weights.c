@@ -1,7 +1,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include "golden.h"
 #include "safetensors_maker.h"
@@ -249,6 +252,42 @@ static void opening_twenty_gigabytes_touches_the_header_only(void **state) {
     close(fd);
 }
 
+static void fetches_tensors_by_their_prefix_and_not_into_this_process(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"a.w\":{\"dtype\":\"U8\",\"shape\":[33554432],\"data_offsets\":[0,33554432]},"
+        "\"b.w\":{\"dtype\":\"U8\",\"shape\":[33554432],\"data_offsets\":[33554432,67108864]}}";
+    KN_AUTO_BUF file;
+    make_raw(&file, header, sizeof header - 1, NULL, 0);
+    char path[TEMP_PATH];
+    int fd = make_temp(&file, path);
+    struct statfs fs;
+    assert_int_equal(ftruncate(fd, (off_t)file.len + 67108864), 0);
+    assert_int_equal(fstatfs(fd, &fs), 0);
+    assert_int_equal(unlink(path), 0);
+    if (fs.f_type == TMPFS_MAGIC) {
+        close(fd);
+        print_message("files in the folder for temporary files are in memory already\n");
+        skip();
+    }
+    kn_weights *w = NULL;
+    kn_error err = { 0 };
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    assert_true(kn_weights_open(path, &w, &err));
+    atomic_bool stop = false;
+    long before = resident_bytes();
+    assert_false(kn_weights_are_near(w, "a.") || kn_weights_are_near(w, "b."));
+    kn_weights_fetch_pages(w, "a.", &stop);
+    assert_true(kn_weights_are_near(w, "a."));
+    assert_false(kn_weights_are_near(w, "b.") || kn_weights_are_near(w, ""));
+    assert_true(resident_bytes() - before < 8 << 20);
+    stop = true;
+    kn_weights_fetch_pages(w, "b.", &stop);
+    assert_false(kn_weights_are_near(w, "b."));
+    kn_weights_close(w);
+    close(fd);
+}
+
 static void names_what_the_file_really_is(void **state) {
     (void)state;
     static const struct {
@@ -425,6 +464,7 @@ int main(void) {
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(says_how_much_of_a_large_file_is_there),
         cmocka_unit_test(opening_twenty_gigabytes_touches_the_header_only),
+        cmocka_unit_test(fetches_tensors_by_their_prefix_and_not_into_this_process),
         cmocka_unit_test(names_what_the_file_really_is),
         cmocka_unit_test(keeps_names_shapes_and_metadata_exactly),
         cmocka_unit_test(takes_names_of_sixty_four_kilobytes_and_quotes_them_short),

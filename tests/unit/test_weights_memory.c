@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "weights/weights.h"
+#include "weights/container.h"
 
 #include "failing_alloc.h"
 #include "gguf_maker.h"
@@ -112,10 +112,68 @@ static void every_failed_allocation_of_a_gguf_file_is_an_error_and_leaks_nothing
     close(fd);
 }
 
+/* Two shards in memory. */
+static bool open_shard(void *ctx, const char *name, kn_weights **ret, kn_error *err) {
+    const kn_buf *files = ctx;
+    const kn_buf *file = &files[*name == '2'];
+    return kn_weights_open_bytes((const uint8_t *)file->data, file->len, ret, err);
+}
+
+static bool load_shards(void *ctx, kn_error *err) {
+    static const char index[] = "{\"weight_map\":{\"a.weight\":\"1\",\"b.weight\":\"2\",\"b.bias\":\"2\"}}";
+    kn_weights *w = NULL;
+    bool ok = kn_shards_read(index, strlen(index), open_shard, ctx, &w, err);
+    kn_weights_close(w);
+    return ok;
+}
+
+static void every_failed_allocation_of_a_split_model_is_an_error_and_leaks_nothing(void **state) {
+    (void)state;
+    kn_buf files[2];
+    maker m;
+    make_begin(&m);
+    make_metadata(&m, "{\"format\":\"pt\"}");
+    make_zeros(&m, "a.weight", "F32", "2, 2", 16);
+    make_end(&m, &files[0]);
+    make_begin(&m);
+    make_zeros(&m, "b.weight", "F32", "2, 2", 16);
+    make_zeros(&m, "b.bias", "F32", "2", 8);
+    make_end(&m, &files[1]);
+    alloc_fail_each(load_shards, files, 15, 100);
+    kn_buf_free(&files[0]);
+    kn_buf_free(&files[1]);
+}
+
+/* Not one of the shards is there. */
+static bool open_nothing(void *ctx, const char *name, kn_weights **ret, kn_error *err) {
+    (void)ctx;
+    (void)name;
+    (void)err;
+    *ret = NULL;
+    return true;
+}
+
+static void telling_what_is_missing_leaks_nothing(void **state) {
+    (void)state;
+    static const char index[] = "{\"weight_map\":{\"a\":\"1\",\"b\":\"2\"}}";
+    long before = alloc_live;
+    for (long n = 0; n < 10; n++) {
+        kn_weights *w = NULL;
+        kn_error err = { 0 };
+        alloc_fails_after = n;
+        assert_false(kn_shards_read(index, strlen(index), open_nothing, NULL, &w, &err));
+        alloc_fails_after = -1;
+        assert_int_equal(alloc_live, before);
+        assert_true(err.code == KN_E_NOMEM || err.code == KN_E_NOT_FOUND);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failed_allocation_is_an_error_and_leaks_nothing),
         cmocka_unit_test(every_failed_allocation_of_a_gguf_file_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(every_failed_allocation_of_a_split_model_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(telling_what_is_missing_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

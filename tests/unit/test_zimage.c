@@ -9,6 +9,7 @@
 #include "models/vae_flux.h"
 #include "models/zimage.h"
 #include "pipelines/inspect.h"
+#include "pipelines/vaes.h"
 #include "pipelines/zimage.h"
 #include "safetensors_maker.h"
 
@@ -358,8 +359,8 @@ static void files_of_full_size_are_accounted_for_by_their_header(void **state) {
         { "manifests/z_image_bf16.json", &kn_zimage_diffusion_slot, 453 },
         { "manifests/z_image_diffusers.json", &kn_zimage_diffusion_slot, 521 },
         { "manifests/qwen3_4b.json", &kn_zimage_text_slot, 398 },
-        { "manifests/flux_ae.json", &kn_zimage_vae_slot, 244 },
-        { "manifests/flux_ae_diffusers.json", &kn_zimage_vae_slot, 244 },
+        { "manifests/flux_ae.json", &kn_flux_vae_slot, 244 },
+        { "manifests/flux_ae_diffusers.json", &kn_flux_vae_slot, 244 },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++)
         assert_full_size_fits(rows[i].manifest, rows[i].slot, rows[i].tensors);
@@ -392,15 +393,15 @@ static void files_of_other_models_and_unknown_keys_are_refused(void **state) {
         { "z-image/models/qwen_3_4b.safetensors", "model.rotary_emb.inv_freq", &kn_zimage_text_slot, NULL },
         { "z-image/models/qwen_3_4b.safetensors", "visual.deepstack_merger_list.0.norm.weight", &kn_zimage_text_slot,
           "text encoder: the file is a Qwen3-VL text encoder; a Qwen3 text encoder is needed here" },
-        { "z-image/models/qwen_3_4b.safetensors", "x", &kn_zimage_vae_slot,
+        { "z-image/models/qwen_3_4b.safetensors", "x", &kn_flux_vae_slot,
           "VAE: the file is a Qwen3 or Qwen3-VL text encoder; a FLUX autoencoder is needed here" },
         /* In a file of everything each part answers for its own section. */
         { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_text_slot,
           "text encoder: not used by this model 'text_encoders.clip_l.x'" },
         { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_diffusion_slot, NULL },
-        { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_zimage_vae_slot, NULL },
-        { ALL_IN_ONE, "vae.x", &kn_zimage_vae_slot, "VAE: not used by this model 'vae.x'" },
-        { ALL_IN_ONE, "model_ema.x", &kn_zimage_vae_slot, "VAE: not used by this model 'model_ema.x'" },
+        { ALL_IN_ONE, "text_encoders.clip_l.x", &kn_flux_vae_slot, NULL },
+        { ALL_IN_ONE, "vae.x", &kn_flux_vae_slot, "VAE: not used by this model 'vae.x'" },
+        { ALL_IN_ONE, "model_ema.x", &kn_flux_vae_slot, "VAE: not used by this model 'model_ema.x'" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         KN_AUTO_BUF file;
@@ -446,7 +447,7 @@ static void a_part_of_a_file_of_everything_is_inspected_by_itself(void **state) 
         size_t tensors, quantised;
     } rows[] = { { &kn_zimage_diffusion_slot, "model.diffusion_model.", 174, 35 },
                  { &kn_zimage_text_slot, "text_encoders.qwen3_4b.transformer.model.", 35, 0 },
-                 { &kn_zimage_vae_slot, "vae.", 240, 0 } };
+                 { &kn_flux_vae_slot, "vae.", 240, 0 } };
     static const char path[] = SHIPPED "/" ALL_IN_ONE;
     size_t all = 0;
     for (size_t i = 0; i < KN_COUNT(rows); i++) {

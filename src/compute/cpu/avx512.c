@@ -6,9 +6,14 @@
 
 #include "compute/cpu/simd_math.h"
 
+#include "compute/cpu/simd_product.h"
+
 #include "compute/cpu/simd_blocks.h"
 #include "compute/cpu/simd_matrix.h"
 #include "compute/cpu/simd_rows.h"
+#include "compute/cpu/simd_transforms.h"
+
+#include "compute/cpu/simd_tiles.h"
 
 #include "compute/cpu/simd_table.h"
 

@@ -7,18 +7,27 @@
 #include "compute/ops.h"
 
 enum {
-    KN_ROW_UNIT = 12,    /* whole tiles of every tier's product kernel */
-    KN_TILE_ROWS = 384,  /* rows that a thread keeps packed at most: with the panel they fit a second-level cache */
-    KN_QUERY_ROWS = 240, /* the same for attention, which keeps their scores there too */
+    KN_ROW_UNIT = 48,       /* whole tiles of every tier's product kernels */
+    KN_GROUP_COLUMNS = 128, /* whose panels a thread keeps packed: with the sums they fit a second-level cache */
+    KN_QUERY_ROWS = 240,    /* attention: rows that a thread keeps packed, with their scores */
 };
 
 /* Buffers of one thread, made once per device. */
 typedef struct kn_workspace {
-    float rows[KN_TILE_ROWS * KN_STRIDE];         /* packed left-hand rows */
-    float scores[KN_QUERY_ROWS * KN_STRIDE];      /* attention: one block of keys for each query row */
-    float panel[KN_BLOCK * KN_MAX_COLUMNS];       /* packed right-hand columns */
-    float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE]; /* weights on their way into the panel */
-    float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS]; /* attention: softmax so far for each query row */
+    union { /* packed left-hand rows */
+        float rows[KN_QUERY_ROWS * KN_STRIDE];
+        uint16_t rows_bf16[KN_QUERY_ROWS * KN_BF16_STRIDE];
+    };
+    float scores[KN_QUERY_ROWS * KN_STRIDE]; /* attention: one block of keys for each query row */
+    union {                                  /* packed right-hand columns */
+        float panel[KN_BLOCK * KN_GROUP_COLUMNS];
+        uint16_t panel_bf16[KN_BF16_BLOCK * KN_GROUP_COLUMNS];
+        int8_t panel_int8[KN_INT8_BLOCK * KN_GROUP_COLUMNS];
+    };
+    int32_t sums[KN_GROUP_COLUMNS];                            /* of packed columns of int8 */
+    float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE];              /* weights on their way into the panel */
+    uint16_t decoded_bf16[KN_TRANSPOSE_ROWS * KN_BF16_STRIDE]; /* the same, rounded */
+    float max[KN_QUERY_ROWS], sum[KN_QUERY_ROWS];              /* attention: softmax so far for each query row */
 } kn_workspace;
 
 struct kn_device {
@@ -46,6 +55,17 @@ static inline const char *kn_weight_name(const kn_weight *w) {
 
 static inline bool kn_is_stopped(const kn_run *r) {
     return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
+}
+
+/* Whether products are those of bfloat16. */
+static inline bool kn_is_narrow(const kn_run *r) {
+    return r->precision == KN_FAST && r->device->kernels.narrow;
+}
+
+/* Whether products of rows of x with w are those of int8. Rows must fit a workspace, which keeps sums in range, too. */
+static inline bool kn_is_int8(const kn_run *r, const kn_weight *w) {
+    return r->precision == KN_FAST && r->device->kernels.int8 && w->dtype == KN_I8 && !w->full_precision &&
+           w->rank == 2 && w->dim[1] <= KN_QUERY_ROWS * KN_STRIDE;
 }
 
 /* Whether an op should go on: nothing failed and nobody asked to stop (which becomes the run's failure here). */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 #if defined(__x86_64__)
@@ -19,6 +20,20 @@ static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+static bool has_avx512vnni(void) {
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
+static bool has_avx512bf16(void) {
+    unsigned a, b, c, d;
+    return has_avx512vnni() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
+}
+#elif defined(__aarch64__)
+
+static bool has_neon(void) { /* every processor of this architecture has it */
+    return true;
+}
 #endif
 
 static bool has_reference(void) {
@@ -34,6 +49,10 @@ static const struct {
 #if defined(__x86_64__)
     { "avx2", has_avx2, kn_kernels_init_avx2 },
     { "avx512", has_avx512, kn_kernels_init_avx512 },
+    { "avx512vnni", has_avx512vnni, kn_kernels_init_avx512vnni },
+    { "avx512bf16", has_avx512bf16, kn_kernels_init_avx512bf16 },
+#elif defined(__aarch64__)
+    { "neon", has_neon, kn_kernels_init_neon },
 #endif
 };
 
@@ -50,27 +69,63 @@ void kn_kernels_init(kn_kernels *k, int tier) {
         tiers[t].init(k);
 }
 
-bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
-    const char *asked = getenv("KUNO_CPU");
-    if (!asked || !*asked) {
-        int best = (int)KN_COUNT(tiers) - 1;
-        while (!tiers[best].is_here())
-            best--;
-        kn_kernels_init(ret, best);
-        return true;
+/* ---- the choice ---- */
+
+/* Operands of a small product, as float32 or bfloat16: the same bytes. */
+enum { ROWS = 48, WORDS = 64 };
+
+typedef struct probe {
+    KN_ALIGNED(64) float rows[ROWS * KN_STRIDE], panel[WORDS * KN_MAX_COLUMNS], sums[ROWS * KN_MAX_COLUMNS];
+} probe;
+
+/* What one of several such products takes when nothing disturbs it. */
+static double least_time(probe *p, kn_product_fn *product, size_t k, size_t columns) {
+    enum { BURSTS = 12 };
+    double least = 1;
+    for (int burst = 0; burst < BURSTS; burst++) {
+        double start = kn_now();
+        product(p->rows, ROWS, k, p->panel, p->sums, KN_MAX_COLUMNS, columns, NULL, false);
+        least = KN_MIN(least, kn_now() - start);
     }
+    return least;
+}
+
+/* Some processors have instructions for bfloat16 that are slower than those for float32. */
+static bool narrow_pays(const kn_kernels *k) {
+    probe p = { 0 };
+    double words = least_time(&p, k->product, WORDS, k->columns) / (double)k->columns;
+    double pairs = least_time(&p, k->product_bf16, 2 * WORDS, KN_BF16_COLUMNS) / (2.0 * KN_BF16_COLUMNS);
+    return 1.25 * pairs < words;
+}
+
+/* The tier that KUNO_CPU names; -1 without it. */
+static bool read_asked(int *ret, kn_error *err) {
+    const char *asked = getenv("KUNO_CPU");
     KN_AUTO_BUF known;
     kn_buf_init(&known, 80);
+    *ret = -1;
+    if (!asked || !*asked)
+        return true;
     for (int t = 0; t < (int)KN_COUNT(tiers); t++) {
         if (strcmp(asked, tiers[t].name) == 0) {
-            if (!tiers[t].is_here())
-                return kn_fail(err, KN_E_UNSUPPORTED, "KUNO_CPU asks for %s, which this processor does not have",
-                               asked);
-            kn_kernels_init(ret, t);
+            *ret = t;
             return true;
         }
         if (!kn_buf_printf(&known, "%s%s", t ? ", " : "", tiers[t].name))
             return kn_fail_nomem(err, known.limit);
     }
     return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known.data);
+}
+
+bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
+    int asked = -1;
+    if (!read_asked(&asked, err))
+        return false;
+    int best = asked >= 0 ? asked : (int)KN_COUNT(tiers) - 1;
+    while (!tiers[best].is_here())
+        best--;
+    kn_kernels_init(ret, best);
+    if (asked < 0 && ret->narrow && !narrow_pays(ret))
+        kn_kernels_init(ret, best - 1);
+    return true;
 }

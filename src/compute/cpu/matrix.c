@@ -1,245 +1,334 @@
+/* How large products with weights are computed. A block of left-hand rows is packed once, for all threads, so large
+ * that what is then packed of the weight is used often. A task packs some columns of the weight, one pass of summed
+ * elements after the other, and multiplies all rows with them; its sums stay in a second-level cache meanwhile.
+ *
+ * The sum of an element is that of its passes in their order, however blocks and tasks are cut. */
 #include "compute/cpu/matrix.h"
 
 #include <string.h>
 
+#include "compute/cpu/stored.h"
+
+enum {
+    ROW_BYTES = KN_STRIDE * sizeof(float), /* of one pass of a packed row, in every kind */
+    PACK_ROWS = 16,                        /* packed by one task */
+    STRIP_ROWS = KN_ROW_UNIT,              /* stay in the nearest caches while a task's panels go by */
+    MOST_ROWS = 1280,                      /* of a block: their sums and a task's panels fit a second-level cache */
+    FEWEST_ROWS = 96,                      /* of a task */
+    MOST_BYTES = 32 << 20,                 /* of a packed block */
+};
+
+struct product;
+
+/* Part of the weight, [n columns, k elements], to a panel; the columns are `at` … of the task's. */
+typedef void pack_fn(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
+                     int64_t at);
+
+/* What the storage of the weight, or of the rows, left out: applied to the sums of rows and columns. */
+typedef void finish_fn(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                       int64_t to);
+
+/* What is multiplied: how long a pass is, and how it comes to its operands. */
+struct kind {
+    int64_t block, step, columns; /* elements of a pass, what they are filled up to; columns of a panel */
+    size_t element_bytes;
+    void (*put)(const float *x, size_t n, void *dst); /* of fill functions */
+    kn_pool_fn *pack_rows;
+    pack_fn *pack;
+    kn_product_fn *product;
+    finish_fn *finish; /* NULL: nothing is left out */
+};
+
 struct product {
     kn_run *run;
-    const kn_weight *w;
+    kn_stored stored;
+    struct kind kind;
     kn_fill_fn *fill;
     const void *ctx;
     float *out;
-    int64_t rows, columns, inner;
-    size_t row_bytes;                /* of the weight */
-    int64_t tile_rows, tile_columns; /* what one task computes */
-    int64_t row_tiles, column_tiles;
+    const float *bias; /* what sums begin with */
+    uint8_t *packed;   /* [passes][packed_rows] parts of rows */
+    float *row_scale;  /* [packed_rows], of int8 */
+    int64_t passes, packed_rows;
+    int64_t first, rows; /* the block of rows in work */
+    int64_t task_rows, row_tasks, task_columns, column_tasks;
 };
 
-static const uint8_t *weight_at(const struct product *p, int64_t column, int64_t k0) {
-    return (const uint8_t *)p->w->data + (size_t)column * p->row_bytes + kn_dtype_bytes(p->w->dtype, (size_t)k0);
-}
-
-static bool is_plain(const kn_weight *w) {
-    return w->dtype == KN_F32 && w->scale == 1;
-}
-
-static float scale_of(const kn_weight *w, int64_t row) {
-    return w->row_scale ? w->row_scale[row] : w->scale;
-}
-
-/* Elements k0 … k0 + k - 1 of one row of the weight. */
-static void decode_piece(const struct product *p, int64_t column, int64_t k0, size_t k, float *dst) {
-    p->run->device->kernels.decode[p->w->dtype](weight_at(p, column, k0), k, scale_of(p->w, column), dst);
-}
-
-static void pack_panel(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k) {
-    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
-        size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS);
-        const void *from = weight_at(p, column + (int64_t)j, k0);
-        size_t stride = p->row_bytes;
-        if (!is_plain(p->w)) {
-            for (size_t i = 0; i < group; i++)
-                decode_piece(p, column + (int64_t)(j + i), k0, k, ws->decoded + i * KN_STRIDE);
-            from = ws->decoded;
-            stride = KN_STRIDE * sizeof(float);
-        }
-        p->run->device->kernels.transpose(from, stride, group, k, ws->panel + j);
-    }
-}
-
-/* One tile of the result. Its elements are sums over blocks of KN_BLOCK in a fixed order, however tiles are cut. */
-static void multiply_tile(void *ctx, size_t item, unsigned thread) {
-    const struct product *p = ctx;
-    const kn_kernels *kernels = &p->run->device->kernels;
-    kn_workspace *ws = &p->run->device->workspace[thread];
-    int64_t row = (int64_t)item % p->row_tiles * p->tile_rows, rows = KN_MIN(p->tile_rows, p->rows - row);
-    int64_t from = (int64_t)item / p->row_tiles * p->tile_columns, to = KN_MIN(from + p->tile_columns, p->columns);
-    for (int64_t k0 = 0; k0 < p->inner; k0 += KN_BLOCK) {
-        size_t k = (size_t)KN_MIN(KN_BLOCK, p->inner - k0);
-        p->fill(p->ctx, row, rows, k0, k, ws->rows);
-        for (int64_t j = from; j < to; j += (int64_t)kernels->columns) {
-            if (kn_is_stopped(p->run))
-                return;
-            size_t n = (size_t)KN_MIN((int64_t)kernels->columns, to - j);
-            pack_panel(p, ws, j, n, k0, k);
-            kernels->product(ws->rows, (size_t)rows, k, ws->panel, p->out + row * p->columns + j, (size_t)p->columns, n,
-                             p->w->bias ? p->w->bias + j : NULL, k0 > 0);
-        }
-    }
+static int64_t parts(int64_t n, int64_t of) {
+    return (n + of - 1) / of;
 }
 
 /* n cut into equal parts of at most `most`, each a multiple of `unit` but the last. */
 static int64_t part_of(int64_t n, int64_t most, int64_t unit) {
-    int64_t parts = (n + most - 1) / most, part = (n + parts - 1) / parts;
-    return (part + unit - 1) / unit * unit;
+    return parts(parts(n, parts(n, most)), unit) * unit;
 }
 
-/* Large tiles reuse what they pack; small ones give every thread something to do. */
-static void choose_tiles(struct product *p, unsigned threads) {
-    enum { MOST_COLUMNS = 1024, FEWEST_COLUMNS = 128, FEWEST_ROWS = 48 };
-    int64_t most_rows = KN_TILE_ROWS, most_columns = MOST_COLUMNS;
-    for (;;) {
-        p->tile_rows = part_of(p->rows, most_rows, KN_ROW_UNIT);
-        p->tile_columns = part_of(p->columns, most_columns, KN_MAX_COLUMNS);
-        p->row_tiles = (p->rows + p->tile_rows - 1) / p->tile_rows;
-        p->column_tiles = (p->columns + p->tile_columns - 1) / p->tile_columns;
-        if (threads == 1 || p->row_tiles * p->column_tiles >= 4 * (int64_t)threads)
+/* ---- float32 ---- */
+
+static void put_floats(const float *x, size_t n, void *dst) {
+    memcpy(dst, x, n * sizeof *x);
+}
+
+static void pack_floats(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
+                        int64_t at) {
+    const kn_stored *s = &p->stored;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
+        size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS), stride = s->row_bytes;
+        const void *from = kn_stored_at(s, column + (int64_t)j, k0);
+        if (!kn_is_plain(s->w)) {
+            for (size_t i = 0; i < group; i++) {
+                int64_t row = column + (int64_t)(j + i);
+                kernels->decode[s->w->dtype](kn_stored_at(s, row, k0), k, kn_scale_of(s->w, row),
+                                             ws->decoded + i * KN_STRIDE);
+            }
+            from = ws->decoded;
+            stride = ROW_BYTES;
+        }
+        kernels->transpose(from, stride, group, k, ws->panel + at * KN_BLOCK + j);
+    }
+}
+
+/* ---- bfloat16 ---- */
+
+void kn_decode_bf16(const kn_kernels *kernels, kn_workspace *ws, kn_dtype type, const void *from, size_t k,
+                    uint16_t *to) {
+    if (kernels->decode_bf16[type]) {
+        kernels->decode_bf16[type](from, k, to);
+    } else {
+        kernels->decode[type](from, k, 1, ws->decoded);
+        kernels->to_bf16(ws->decoded, k, to);
+    }
+}
+
+/* Scales of the weight wait for the sums, so that they round nothing. */
+static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
+                      int64_t at) {
+    const kn_stored *s = &p->stored;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS) {
+        size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS), stride = s->row_bytes;
+        const void *from = kn_stored_at(s, column + (int64_t)j, k0);
+        if (s->w->dtype != KN_BF16) {
+            for (size_t i = 0; i < group; i++)
+                kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, column + (int64_t)(j + i), k0), k,
+                               ws->decoded_bf16 + i * KN_BF16_STRIDE);
+            from = ws->decoded_bf16;
+            stride = ROW_BYTES;
+        }
+        kernels->transpose_bf16(from, stride, group, k, ws->panel_bf16 + at * KN_BF16_BLOCK + 2 * j);
+    }
+}
+
+/* Scales and biases of columns from … to - 1. */
+struct factors {
+    float scale[KN_GROUP_COLUMNS], bias[KN_GROUP_COLUMNS];
+};
+
+static struct factors factors_of(const kn_weight *w, int64_t from, int64_t to) {
+    struct factors f;
+    for (int64_t j = from; j < to; j++) {
+        f.scale[j - from] = kn_scale_of(w, j);
+        f.bias[j - from] = w->bias ? w->bias[j] : 0;
+    }
+    return f;
+}
+
+static void finish_bf16(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                        int64_t to) {
+    (void)ws;
+    struct factors f = factors_of(p->stored.w, from, to);
+    for (int64_t i = 0; i < rows; i++) {
+        float *c = p->out + (p->first + row + i) * p->stored.columns + from;
+        p->run->device->kernels.affine(c, f.scale, f.bias, false, c, (size_t)(to - from));
+    }
+}
+
+/* ---- int8 ---- */
+
+static void pack_int8(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
+                      int64_t at) {
+    const kn_stored *s = &p->stored;
+    if (k0 == 0)
+        memset(ws->sums + at, 0, KN_INT8_COLUMNS * sizeof *ws->sums);
+    for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS)
+        p->run->device->kernels.transpose_int8((const int8_t *)kn_stored_at(s, column + (int64_t)j, k0), s->row_bytes,
+                                               KN_MIN(n - j, KN_TRANSPOSE_ROWS), k,
+                                               ws->panel_int8 + at * KN_INT8_BLOCK + 4 * j, ws->sums + at + j);
+}
+
+static void finish_int8(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
+                        int64_t to) {
+    struct factors f = factors_of(p->stored.w, from, to);
+    for (int64_t i = 0; i < rows; i++)
+        p->run->device->kernels.finish_int8(p->out + (p->first + row + i) * p->stored.columns + from, ws->sums, f.scale,
+                                            p->row_scale[row + i], f.bias, (size_t)(to - from));
+}
+
+/* ---- blocks of rows and tasks ---- */
+
+static int64_t length_of_pass(const struct product *p, int64_t pass) {
+    return KN_MIN(p->kind.block, p->stored.inner - pass * p->kind.block);
+}
+
+static uint8_t *packed_at(const struct product *p, int64_t pass, int64_t row) {
+    return p->packed + (size_t)(pass * p->packed_rows + row) * ROW_BYTES;
+}
+
+static void pack_rows(void *ctx, size_t item, unsigned thread) {
+    (void)thread;
+    const struct product *p = ctx;
+    int64_t from = (int64_t)item * PACK_ROWS, count = KN_MIN(PACK_ROWS, p->rows - from);
+    for (int64_t pass = 0; pass < p->passes; pass++) {
+        kn_left left = { packed_at(p, pass, from), ROW_BYTES, p->kind.element_bytes, p->kind.put };
+        int64_t k = length_of_pass(p, pass), filled = parts(k, p->kind.step) * p->kind.step;
+        p->fill(p->ctx, p->first + from, count, pass * p->kind.block, (size_t)k, &left);
+        for (int64_t i = 0; i < count && k < filled; i++)
+            kn_left_put_zeros(&left, i, (size_t)k, (size_t)(filled - k));
+    }
+}
+
+/* Whole rows, since they have a scale each. */
+static void pack_rows_int8(void *ctx, size_t item, unsigned thread) {
+    const struct product *p = ctx;
+    const kn_kernels *kernels = &p->run->device->kernels;
+    size_t width = (size_t)p->stored.inner, group = (size_t)p->stored.w->turned_group;
+    float *turned = p->run->device->workspace[thread].rows;
+    int64_t from = (int64_t)item * PACK_ROWS, to = KN_MIN(from + PACK_ROWS, p->rows);
+    for (int64_t row = from; row < to; row++) {
+        const float *x = (const float *)p->ctx + (size_t)(p->first + row) * width;
+        if (group) {
+            memcpy(turned, x, width * sizeof *x);
+            kernels->turn_groups(turned, width, group);
+            x = turned;
+        }
+        p->row_scale[row] = kernels->scale_int8(x, width);
+        for (int64_t pass = 0; pass < p->passes; pass++) {
+            int64_t k = length_of_pass(p, pass), filled = parts(k, KN_INT8_STEP) * KN_INT8_STEP;
+            kernels->to_int8(x + pass * KN_INT8_BLOCK, (size_t)k, p->row_scale[row], packed_at(p, pass, row));
+            memset(packed_at(p, pass, row) + k, 0, (size_t)(filled - k));
+        }
+    }
+}
+
+/* One pass of rows that stay in cache while the panels of columns from … to - 1 go by. */
+static void multiply_strip(const struct product *p, kn_workspace *ws, int64_t pass, int64_t row, int64_t rows,
+                           int64_t from, int64_t to) {
+    const struct kind *kind = &p->kind;
+    int64_t columns = p->stored.columns, k = parts(length_of_pass(p, pass), kind->step) * kind->step;
+    for (int64_t j = from; j < to; j += kind->columns)
+        kind->product(packed_at(p, pass, row), (size_t)rows, (size_t)k, ws->panel + (j - from) * KN_BLOCK,
+                      p->out + (p->first + row) * columns + j, (size_t)columns, (size_t)KN_MIN(kind->columns, to - j),
+                      p->bias ? p->bias + j : NULL, pass > 0);
+}
+
+/* All passes of some rows and columns. */
+static void multiply_columns(void *ctx, size_t item, unsigned thread) {
+    const struct product *p = ctx;
+    const struct kind *kind = &p->kind;
+    kn_workspace *ws = &p->run->device->workspace[thread];
+    int64_t row = (int64_t)item % p->row_tasks * p->task_rows, rows = KN_MIN(p->task_rows, p->rows - row);
+    int64_t from = (int64_t)item / p->row_tasks * p->task_columns;
+    int64_t to = KN_MIN(from + p->task_columns, p->stored.columns);
+    for (int64_t pass = 0; pass < p->passes; pass++) {
+        if (kn_is_stopped(p->run))
             return;
-        if (most_columns > FEWEST_COLUMNS)
-            most_columns /= 2;
-        else if (most_rows > FEWEST_ROWS)
-            most_rows /= 2;
+        int64_t k = length_of_pass(p, pass);
+        for (int64_t j = from; j < to; j += kind->columns)
+            kind->pack(p, ws, j, (size_t)KN_MIN(kind->columns, to - j), pass * kind->block, (size_t)k, j - from);
+        for (int64_t i = 0; i < rows; i += STRIP_ROWS)
+            multiply_strip(p, ws, pass, row + i, KN_MIN(STRIP_ROWS, rows - i), from, to);
+    }
+    if (kind->finish)
+        kind->finish(p, ws, row, rows, from, to);
+}
+
+/* Blocks and tasks are as large as caches allow, tasks small enough that every thread gets some. */
+static void choose_tasks(struct product *p, int64_t rows, unsigned threads) {
+    int64_t most = KN_MIN(MOST_ROWS, KN_MAX(FEWEST_ROWS, MOST_BYTES / (p->passes * ROW_BYTES)));
+    p->packed_rows = p->task_rows = part_of(rows, most, KN_ROW_UNIT);
+    p->task_columns = KN_GROUP_COLUMNS;
+    for (;;) {
+        p->column_tasks = parts(p->stored.columns, p->task_columns);
+        if (p->column_tasks * parts(p->packed_rows, p->task_rows) >= 8 * (int64_t)threads || threads == 1)
+            return;
+        if (p->task_columns > KN_MAX_COLUMNS)
+            p->task_columns = KN_MAX_COLUMNS;
+        else if (p->task_rows >= 2 * FEWEST_ROWS)
+            p->task_rows = part_of(p->task_rows, p->task_rows / 2, KN_ROW_UNIT);
         else
             return;
     }
 }
 
-static void fill_with_bias(const struct product *p) {
-    for (int64_t i = 0; i < p->rows; i++)
-        for (int64_t j = 0; j < p->columns; j++)
-            p->out[i * p->columns + j] = p->w->bias ? p->w->bias[j] : 0;
+static void fill_with_bias(const struct product *p, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < p->stored.columns; j++)
+            p->out[i * p->stored.columns + j] = p->stored.w->bias ? p->stored.w->bias[j] : 0;
 }
 
-static struct product product_of(kn_run *r, const kn_weight *w, int64_t rows, kn_tensor out) {
-    struct product p = { .run = r, .w = w, .out = kn_data(out), .rows = rows, .columns = w->dim[0], .inner = 1 };
-    for (int i = 1; i < w->rank; i++)
-        p.inner *= w->dim[i];
-    p.row_bytes = kn_dtype_bytes(w->dtype, (size_t)p.inner);
-    return p;
+static void multiply(struct product *p, int64_t rows) {
+    kn_run *r = p->run;
+    if (p->stored.inner == 0) {
+        if (!r->shapes_only)
+            fill_with_bias(p, rows);
+        return;
+    }
+    if (!p->kind.finish)
+        p->bias = p->stored.w->bias;
+    p->passes = parts(p->stored.inner, p->kind.block);
+    choose_tasks(p, rows, kn_device_threads(r->device));
+    int64_t words = p->passes * p->packed_rows * KN_STRIDE;
+    kn_tensor packed = kn_new(r, 1, (int64_t[]){ words + p->packed_rows });
+    p->packed = (uint8_t *)kn_data(packed);
+    p->row_scale = kn_data(packed) + words;
+    for (; p->first < rows && kn_go_on(r); p->first += p->packed_rows) {
+        p->rows = KN_MIN(p->packed_rows, rows - p->first);
+        p->row_tasks = parts(p->rows, p->task_rows);
+        double elements = (double)p->rows * (double)p->stored.inner;
+        kn_parallel(r, (size_t)parts(p->rows, PACK_ROWS), elements, p->kind.pack_rows, p);
+        kn_parallel(r, (size_t)(p->row_tasks * p->column_tasks), elements * (double)p->stored.columns, multiply_columns,
+                    p);
+    }
+    kn_drop(r, packed);
 }
 
 void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, const kn_weight *w, kn_tensor out) {
-    struct product p = product_of(r, w, rows, out);
-    p.fill = fill;
-    p.ctx = ctx;
-    if (p.inner == 0) {
-        if (!r->shapes_only)
-            fill_with_bias(&p);
-        return;
-    }
-    choose_tiles(&p, kn_device_threads(r->device));
-    kn_parallel(r, (size_t)(p.row_tiles * p.column_tiles), (double)rows * (double)p.columns * (double)p.inner,
-                multiply_tile, &p);
+    const kn_kernels *k = &r->device->kernels;
+    struct product p = { .run = r, .stored = kn_stored_of(w), .fill = fill, .ctx = ctx, .out = kn_data(out) };
+    if (kn_is_narrow(r))
+        p.kind = (struct kind){ .block = KN_BF16_BLOCK,
+                                .step = KN_BF16_STEP,
+                                .columns = KN_BF16_COLUMNS,
+                                .element_bytes = sizeof(uint16_t),
+                                .put = k->to_bf16,
+                                .pack_rows = pack_rows,
+                                .pack = pack_bf16,
+                                .product = k->product_bf16,
+                                .finish = kn_scale_is_one(w) ? NULL : finish_bf16 };
+    else
+        p.kind = (struct kind){ .block = KN_BLOCK,
+                                .step = 1,
+                                .columns = (int64_t)k->columns,
+                                .element_bytes = sizeof(float),
+                                .put = put_floats,
+                                .pack_rows = pack_rows,
+                                .pack = pack_floats,
+                                .product = k->product };
+    multiply(&p, rows);
 }
 
-bool kn_weight_fits(kn_run *r, const kn_weight *w, int rank, const char *op) {
-    const kn_dtype_info *type = kn_dtype_of(w->dtype);
-    if (w->rank != rank)
-        kn_run_fail(r, KN_E_FORMAT, "'%s': %s needs %d dimensions, not [%s]", kn_weight_name(w), op, rank,
-                    kn_shape(w->rank, w->dim).text);
-    else if (!r->device->kernels.decode[w->dtype] || w->dim[rank - 1] % type->block)
-        kn_run_fail(r, KN_E_UNSUPPORTED, "'%s': %s cannot use %s [%s]", kn_weight_name(w), op, type->name,
-                    kn_shape(w->rank, w->dim).text);
-    else if (w->turned_group && w->dim[rank - 1] % w->turned_group)
-        kn_run_fail(r, KN_E_FORMAT, "'%s': rows of [%s] are no whole groups of %lld", kn_weight_name(w),
-                    kn_shape(w->rank, w->dim).text, (long long)w->turned_group);
-    return r->err.code == KN_OK;
-}
-
-struct rows {
-    const float *x;
-    int64_t width;
-};
-
-static void fill_from_rows(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, float *dst) {
-    const struct rows *s = ctx;
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(dst + i * KN_STRIDE, s->x + (first + i) * s->width + k0, k * sizeof *dst);
-}
-
-struct few {
-    struct product p;
-    const float *x;
-    int64_t unit; /* columns per task */
-};
-
-/* A handful of rows cannot repay packing: each weight row is decoded piece by piece and multiplied at once. */
-static void multiply_few(void *ctx, size_t item, unsigned thread) {
-    const struct few *f = ctx;
-    const struct product *p = &f->p;
-    const kn_kernels *kernels = &p->run->device->kernels;
-    float *decoded = p->run->device->workspace[thread].decoded;
-    int64_t from = (int64_t)item * f->unit, to = KN_MIN(from + f->unit, p->columns);
-    for (int64_t j = from; j < to; j++) {
-        float sum[KN_FEW_ROWS] = { 0 };
-        for (int64_t k0 = 0; k0 < p->inner; k0 += KN_DOT_PIECE) {
-            size_t k = (size_t)KN_MIN(KN_DOT_PIECE, p->inner - k0);
-            const void *w = weight_at(p, j, k0);
-            if (!is_plain(p->w) || (uintptr_t)w % sizeof(float)) {
-                decode_piece(p, j, k0, k, decoded);
-                w = decoded;
-            }
-            kernels->dots(w, f->x + k0, (size_t)p->inner, (size_t)p->rows, k, sum);
-        }
-        for (int64_t i = 0; i < p->rows; i++)
-            p->out[i * p->columns + j] = sum[i] + (p->w->bias ? p->w->bias[j] : 0);
-    }
-}
-
-kn_tensor kn_linear(kn_run *r, kn_tensor x, const kn_weight *w) {
-    if (!kn_op_starts(r, "linear", x, 1) || !kn_weight_fits(r, w, 2, "a linear layer"))
-        return kn_none;
-    if (kn_last_dim(x) != w->dim[1]) {
-        kn_run_fail(r, KN_E_FORMAT, "'%s': [%s] does not fit an input of [%s]", kn_weight_name(w),
-                    kn_shape(w->rank, w->dim).text, kn_shape(x.rank, x.dim).text);
-        return kn_none;
-    }
-    kn_tensor y = kn_new_like(r, x, w->dim[0]), input = kn_input_of(r, x, w);
-    int64_t rows = kn_row_count(x);
-    if (!kn_go_on(r) || kn_elements(y) == 0)
-        return kn_go_on(r) ? y : kn_none;
-    if (rows < KN_FEW_ROWS) {
-        struct few f = { .p = product_of(r, w, rows, y), .x = kn_data(input) };
-        f.unit = KN_MAX(16, 65536 / KN_MAX(1, rows * f.p.inner));
-        kn_parallel(r, (size_t)((f.p.columns + f.unit - 1) / f.unit), (double)kn_elements(y) * (double)f.p.inner,
-                    multiply_few, &f);
-    } else {
-        struct rows s = { kn_data(input), kn_last_dim(input) };
-        kn_multiply(r, rows, fill_from_rows, &s, w, y);
-    }
-    if (input.at != x.at)
-        kn_drop(r, input);
-    return kn_go_on(r) ? y : kn_none;
-}
-
-/* Row `id` of the table, times a share, to [width] floats. */
-static void decode_row(kn_run *r, const kn_weight *table, int32_t id, float share, float *to) {
-    const kn_kernels *kernels = &r->device->kernels;
-    size_t width = (size_t)table->dim[1], row_bytes = kn_dtype_bytes(table->dtype, width);
-    if (id < 0 || id >= table->dim[0]) {
-        kn_run_fail(r, KN_E_RANGE, "'%s': token %d is outside a table of %lld rows", kn_weight_name(table), id,
-                    (long long)table->dim[0]);
-        return;
-    }
-    if (r->shapes_only)
-        return;
-    kernels->decode[table->dtype]((const uint8_t *)table->data + (size_t)id * row_bytes, width,
-                                  scale_of(table, id) * share, to);
-    if (table->turned_group)
-        kernels->turn_groups(to, width, (size_t)table->turned_group);
-}
-
-kn_tensor kn_embedding(kn_run *r, const kn_weight *table, const int32_t *ids, int64_t n) {
-    if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
-        return kn_none;
-    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, table->dim[1] });
-    for (int64_t i = 0; i < n && kn_go_on(r); i++)
-        decode_row(r, table, ids[i], 1, kn_data(y) + i * table->dim[1]);
-    return kn_go_on(r) ? y : kn_none;
-}
-
-kn_tensor kn_embedding_blend(kn_run *r, const kn_weight *table, const int32_t *ids, const float *shares, int64_t n,
-                             int taps) {
-    if (!kn_go_on(r) || !kn_weight_fits(r, table, 2, "an embedding"))
-        return kn_none;
-    int64_t width = table->dim[1];
-    kn_tensor y = kn_new(r, 2, (int64_t[]){ n, width }), part = kn_new(r, 1, &width);
-    for (int64_t i = 0; i < n * taps && kn_go_on(r); i++) {
-        float *sum = kn_data(y) + i / taps * width;
-        bool first = i % taps == 0;
-        decode_row(r, table, ids[i], shares[i], first ? sum : kn_data(part));
-        if (!first && !r->shapes_only)
-            r->device->kernels.add(sum, kn_data(part), (size_t)width);
-    }
-    kn_drop(r, part);
-    return kn_go_on(r) ? y : kn_none;
+void kn_multiply_int8(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor out) {
+    struct product p = { .run = r,
+                         .stored = kn_stored_of(w),
+                         .ctx = kn_data(x),
+                         .out = kn_data(out),
+                         .kind = { .block = KN_INT8_BLOCK,
+                                   .step = KN_INT8_STEP,
+                                   .columns = KN_INT8_COLUMNS,
+                                   .pack_rows = pack_rows_int8,
+                                   .pack = pack_int8,
+                                   .product = r->device->kernels.product_int8,
+                                   .finish = finish_int8 } };
+    multiply(&p, kn_row_count(x));
 }

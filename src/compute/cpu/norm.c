@@ -1,7 +1,9 @@
-#include "compute/cpu/device.h"
+#include "compute/cpu/norm.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "compute/cpu/device.h"
 
 struct norm {
     const kn_kernels *kernels;
@@ -102,14 +104,16 @@ kn_tensor kn_norm_modulate(kn_run *r, kn_tensor x, kn_tensor scale, kn_tensor sh
 struct group_norm {
     const kn_kernels *kernels;
     const float *x, *w, *bias;
-    float *out;
     float *mean, *squares;         /* [pieces, channels] each */
     float *scale, *shift;          /* [channels] */
     int64_t rows, channels, group; /* group: channels in one */
     int64_t piece, pieces;         /* rows in a piece */
     float eps;
-    bool silu;
 };
+
+static int64_t piece_of(int64_t channels) {
+    return KN_MAX(1, (1 << 14) / KN_MAX(1, channels));
+}
 
 static int64_t piece_rows(const struct group_norm *s, int64_t piece) {
     return KN_MIN(s->piece, s->rows - piece * s->piece);
@@ -144,22 +148,14 @@ static void join_groups(void *ctx, int64_t from, int64_t count) {
     }
 }
 
-static void scale_pieces(void *ctx, int64_t from, int64_t count) {
-    const struct group_norm *s = ctx;
-    int64_t first = from * s->piece, end = KN_MIN(s->rows, (from + count) * s->piece);
-    for (int64_t i = first; i < end; i++)
-        s->kernels->affine(s->x + i * s->channels, s->scale, s->shift, s->silu, s->out + i * s->channels,
-                           (size_t)s->channels);
-}
-
-kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_weight *bias, int groups, float eps,
-                        bool silu) {
+bool kn_group_scales(kn_run *r, kn_tensor x, const kn_weight *w, const kn_weight *bias, int groups, float eps,
+                     kn_tensor *ret_scale, kn_tensor *ret_shift) {
     if (!kn_op_starts(r, "group_norm", x, 3))
-        return kn_none;
+        return false;
     int64_t channels = kn_last_dim(x);
     if (groups < 1 || channels % groups) {
         kn_run_fail(r, KN_E_USAGE, "group_norm of [%s] in %d groups", kn_shape(x.rank, x.dim).text, groups);
-        return kn_none;
+        return false;
     }
     struct group_norm s = { .kernels = &r->device->kernels,
                             .x = kn_data(x),
@@ -168,26 +164,56 @@ kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_wei
                             .rows = kn_row_count(x),
                             .channels = channels,
                             .group = channels / groups,
-                            .piece = KN_MAX(1, (1 << 14) / KN_MAX(1, channels)),
-                            .eps = eps,
-                            .silu = silu };
+                            .piece = piece_of(channels),
+                            .eps = eps };
     s.pieces = (s.rows + s.piece - 1) / s.piece;
-    kn_tensor y = kn_new_like(r, x, channels);
-    kn_tensor mean = kn_new(r, 2, (int64_t[]){ s.pieces, channels }), scale = kn_new(r, 1, &channels);
-    kn_tensor squares = kn_new(r, 2, (int64_t[]){ s.pieces, channels }), shift = kn_new(r, 1, &channels);
-    if (!kn_go_on(r) || kn_elements(y) == 0)
-        return y;
-    s.out = kn_data(y);
+    kn_tensor scale = kn_new(r, 1, &channels), shift = kn_new(r, 1, &channels);
+    kn_tensor mean = kn_new(r, 2, (int64_t[]){ s.pieces, channels });
+    kn_tensor squares = kn_new(r, 2, (int64_t[]){ s.pieces, channels });
+    if (!kn_go_on(r))
+        return false;
     s.mean = kn_data(mean);
     s.squares = kn_data(squares);
     s.scale = kn_data(scale);
     s.shift = kn_data(shift);
-    double work = 8.0 * (double)kn_elements(x);
-    bool done = kn_parallel_ranges(r, s.pieces, 1, work, moments_of_pieces, &s) &&
-                kn_parallel_ranges(r, groups, 1, 8.0 * (double)kn_elements(mean), join_groups, &s) &&
-                kn_parallel_ranges(r, s.pieces, 1, work, scale_pieces, &s);
+    bool done = kn_parallel_ranges(r, s.pieces, 1, 8.0 * (double)kn_elements(x), moments_of_pieces, &s) &&
+                kn_parallel_ranges(r, groups, 1, 8.0 * (double)kn_elements(mean), join_groups, &s);
     kn_drop(r, mean);
     kn_drop(r, squares);
+    *ret_scale = scale;
+    *ret_shift = shift;
+    return done;
+}
+
+struct scaling {
+    const kn_kernels *kernels;
+    const float *x, *scale, *shift;
+    float *out;
+    int64_t channels;
+    bool silu;
+};
+
+static void scale_rows(void *ctx, int64_t from, int64_t count) {
+    const struct scaling *s = ctx;
+    for (int64_t i = from * s->channels; i < (from + count) * s->channels; i += s->channels)
+        s->kernels->affine(s->x + i, s->scale, s->shift, s->silu, s->out + i, (size_t)s->channels);
+}
+
+kn_tensor kn_group_norm(kn_run *r, kn_tensor x, const kn_weight *w, const kn_weight *bias, int groups, float eps,
+                        bool silu) {
+    kn_tensor scale = kn_none, shift = kn_none;
+    kn_tensor y = kn_new_like(r, x, kn_last_dim(x));
+    if (!kn_group_scales(r, x, w, bias, groups, eps, &scale, &shift))
+        return kn_none;
+    struct scaling s = { .kernels = &r->device->kernels,
+                         .x = kn_data(x),
+                         .scale = kn_data(scale),
+                         .shift = kn_data(shift),
+                         .out = kn_data(y),
+                         .channels = kn_last_dim(x),
+                         .silu = silu };
+    bool done =
+        kn_parallel_ranges(r, kn_row_count(x), piece_of(s.channels), 8.0 * (double)kn_elements(x), scale_rows, &s);
     kn_drop(r, scale);
     kn_drop(r, shift);
     return done ? y : kn_none;

@@ -1,68 +1,6 @@
 #include <string.h>
 
-#include "compute/cpu/matrix.h"
-
-struct conv {
-    const float *x; /* [height, width, channels] */
-    int64_t height, width, channels, kernel_height, kernel_width, out_width, stride;
-    kn_pad pad;
-};
-
-/* What one row of the kernel sees: elements e0 … e1 - 1 of kernel_width * channels. The taps of a kernel row lie beside
- * each other in the picture too, so this is one copy, with zeros where the kernel hangs over the left or right edge. */
-static void fill_kernel_row(const struct conv *s, int64_t y, int64_t x, int64_t e0, int64_t e1, float *dst) {
-    int64_t from = e0, to = e0;
-    if (y >= 0 && y < s->height) {
-        from = KN_MIN(KN_MAX(e0, -x * s->channels), e1);
-        to = KN_MAX(KN_MIN(e1, (s->width - x) * s->channels), from);
-    }
-    memset(dst, 0, (size_t)(from - e0) * sizeof *dst);
-    if (to > from)
-        memcpy(dst + (from - e0), s->x + (y * s->width + x) * s->channels + from, (size_t)(to - from) * sizeof *dst);
-    memset(dst + (to - e0), 0, (size_t)(e1 - to) * sizeof *dst);
-}
-
-/* Rows of the implicit matrix [out_height * out_width, kernel_height * kernel_width * channels]. */
-static void fill_from_picture(const void *ctx, int64_t first, int64_t rows, int64_t k0, size_t k, float *dst) {
-    const struct conv *s = ctx;
-    int64_t span = s->kernel_width * s->channels, end = k0 + (int64_t)k;
-    for (int64_t i = first; i < first + rows; i++, dst += KN_STRIDE) {
-        int64_t y = i / s->out_width * s->stride - s->pad.top, x = i % s->out_width * s->stride - s->pad.left;
-        for (int64_t at = k0; at < end;) {
-            int64_t ky = at / span, e0 = at - ky * span, e1 = KN_MIN(span, end - ky * span);
-            fill_kernel_row(s, y + ky, x, e0, e1, dst + (at - k0));
-            at += e1 - e0;
-        }
-    }
-}
-
-kn_tensor kn_conv2d(kn_run *r, kn_tensor x, const kn_weight *w, int stride, kn_pad pad) {
-    if (!kn_op_starts(r, "conv2d", x, 3) || !kn_weight_fits(r, w, 4, "a convolution"))
-        return kn_none;
-    int64_t over_height = x.dim[0] + pad.top + pad.bottom - w->dim[1];
-    int64_t over_width = x.dim[1] + pad.left + pad.right - w->dim[2];
-    bool fits = x.rank == 3 && x.dim[2] == w->dim[3] && over_height >= 0 && over_width >= 0 && stride > 0 &&
-                pad.top >= 0 && pad.left >= 0 && pad.bottom >= 0 && pad.right >= 0;
-    if (!fits) {
-        kn_run_fail(r, KN_E_FORMAT, "'%s': a convolution by [%s], stride %d, padding %d %d %d %d does not fit [%s]",
-                    kn_weight_name(w), kn_shape(w->rank, w->dim).text, stride, pad.top, pad.left, pad.bottom, pad.right,
-                    kn_shape(x.rank, x.dim).text);
-        return kn_none;
-    }
-    kn_tensor y = kn_new(r, 3, (int64_t[]){ over_height / stride + 1, over_width / stride + 1, w->dim[0] });
-    struct conv s = { .x = kn_data(x),
-                      .height = x.dim[0],
-                      .width = x.dim[1],
-                      .channels = x.dim[2],
-                      .kernel_height = w->dim[1],
-                      .kernel_width = w->dim[2],
-                      .out_width = y.dim[1],
-                      .stride = stride,
-                      .pad = pad };
-    if (kn_elements(y) > 0)
-        kn_multiply(r, kn_row_count(y), fill_from_picture, &s, w, y);
-    return kn_go_on(r) ? y : kn_none;
-}
+#include "compute/cpu/device.h"
 
 /* Ops that take picture rows one by one. */
 struct picture {

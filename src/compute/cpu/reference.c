@@ -49,8 +49,9 @@ static void gather(const float *src, size_t stride, size_t n, size_t k, float *p
             panel[i * COLUMNS + j] = j < n ? src[i * stride + j] : 0;
 }
 
-static void product(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+static void product(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride, size_t n,
                     const float *bias, bool add) {
+    const float *a = left, *panel = right;
     for (size_t i = 0; i < rows; i++, a += KN_STRIDE, c += c_stride) {
         double sum[COLUMNS] = { 0 };
         for (size_t p = 0; p < k; p++)
@@ -59,6 +60,65 @@ static void product(const float *a, size_t rows, size_t k, const float *panel, f
         for (size_t j = 0; j < n; j++)
             c[j] = (float)(sum[j] + (add ? c[j] : bias ? bias[j] : 0));
     }
+}
+
+static void to_bf16(const float *x, size_t n, void *dst) {
+    uint16_t *to = dst;
+    for (size_t i = 0; i < n; i++)
+        to[i] = kn_bf16_from_float(x[i]);
+}
+
+static uint16_t *pair_at(uint16_t *panel, size_t i, size_t j) {
+    return panel + (i / 2 * KN_BF16_COLUMNS + j) * 2 + i % 2;
+}
+
+static size_t whole_steps(size_t k) {
+    return (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP;
+}
+
+static void transpose_bf16(const void *src, size_t stride, size_t rows, size_t k, uint16_t *panel) {
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
+        for (size_t i = 0; i < whole_steps(k); i++) {
+            uint16_t *to = pair_at(panel, i, j);
+            if (j < rows && i < k)
+                memcpy(to, (const char *)src + j * stride + i * sizeof *to, sizeof *to);
+            else
+                *to = 0;
+        }
+}
+
+static void gather_bf16(const float *src, size_t stride, size_t n, size_t k, uint16_t *panel) {
+    for (size_t i = 0; i < whole_steps(k); i++)
+        for (size_t j = 0; j < KN_BF16_COLUMNS; j++)
+            *pair_at(panel, i, j) = i < k && j < n ? kn_bf16_from_float(src[i * stride + j]) : 0;
+}
+
+static void product_bf16(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride,
+                         size_t n, const float *bias, bool add) {
+    const uint16_t *a = left, *panel = right;
+    for (size_t i = 0; i < rows; i++, a += KN_BF16_STRIDE, c += c_stride) {
+        double sum[KN_BF16_COLUMNS] = { 0 };
+        for (size_t p = 0; p < k; p++)
+            for (size_t j = 0; j < n; j++)
+                sum[j] += (double)kn_float_from_bf16(a[p]) *
+                          kn_float_from_bf16(panel[(p / 2 * KN_BF16_COLUMNS + j) * 2 + p % 2]);
+        for (size_t j = 0; j < n; j++)
+            c[j] = (float)(sum[j] + (add ? c[j] : bias ? bias[j] : 0));
+    }
+}
+
+static void dots_bf16(const void *w, size_t w_stride, size_t columns, const uint16_t *x, size_t stride, size_t rows,
+                      size_t n, float (*sum)[KN_FEW_ROWS_BF16]) {
+    for (size_t j = 0; j < columns; j++)
+        for (size_t i = 0; i < rows; i++) {
+            double s = 0;
+            for (size_t p = 0; p < n; p++) {
+                uint16_t code;
+                memcpy(&code, (const char *)w + j * w_stride + p * sizeof code, sizeof code);
+                s += (double)kn_float_from_bf16(x[i * stride + p]) * kn_float_from_bf16(code);
+            }
+            sum[j][i] = (float)(sum[j][i] + s);
+        }
 }
 
 static void dots(const float *w, const float *x, size_t stride, size_t rows, size_t n, float *sum) {
@@ -79,6 +139,21 @@ static float softmax(float *s, size_t n, float scale, float *max) {
     for (size_t i = 0; i < n; i++) {
         s[i] = expf(s[i] - *max);
         sum += s[i];
+    }
+    return (float)sum;
+}
+
+static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+    float largest = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, s[i]);
+    if (largest > *max + 8)
+        *max = largest;
+    double sum = 0;
+    for (size_t i = 0; i < whole_steps(n_all); i++) {
+        float weight = i < n ? (float)exp2(fmax(s[i] - *max, -125)) : 0;
+        sum += weight;
+        to_bf16(&weight, 1, (uint8_t *)s + i * sizeof(uint16_t)); /* behind what is still to be read */
     }
     return (float)sum;
 }
@@ -202,6 +277,120 @@ static void rotate(float *x, const float *cos, const float *sin, size_t n, kn_ro
     }
 }
 
+static void stage(const float *x, size_t stride, size_t pixels, size_t n, const float *by, const float *scale,
+                  const float *shift, bool with_silu, float *out) {
+    for (size_t p = 0; p < pixels; p++)
+        for (size_t i = 0; i < KN_TILE_CHANNELS; i++) {
+            double v = i < n ? x[p * stride + i] : 0;
+            if (i < n)
+                v = v * (by ? by[p] : 1) * (scale ? scale[i] : 1) + (shift ? shift[i] : 0);
+            out[p * KN_TILE_CHANNELS + i] = i < n && with_silu ? silu_of((float)v) : (float)v;
+        }
+}
+
+static void unit_factors(const float *x, size_t pixels, size_t n, float *out) {
+    for (size_t p = 0; p < pixels; p++)
+        out[p] = (float)(sqrt((double)n) / fmax(sqrt(sum_of_squares(x + p * n, n, 0)), 1e-12));
+}
+
+/* output . ((weight . w) * (input . x)) is what three taps make of the pixels in two outputs: in each direction, so
+ * that a tile is these matrices from the left and their transposes from the right. */
+static const struct tiling {
+    size_t size;
+    double input[4][4], weight[4][3], output[2][4];
+} tilings[KN_TILINGS] = {
+    [KN_TILING_PLAIN] = {
+        .size = 4,
+        .input = { { 1, 0, -1, 0 }, { 0, 1, 1, 0 }, { 0, -1, 1, 0 }, { 0, 1, 0, -1 } },
+        .weight = { { 1, 0, 0 }, { 0.5, 0.5, 0.5 }, { 0.5, -0.5, 0.5 }, { 0, 0, 1 } },
+        .output = { { 1, 1, 1, 0 }, { 0, 1, -1, -1 } },
+    },
+    [KN_TILING_DOUBLED] = {
+        .size = 3,
+        .input = { { 1, -1, 0 }, { 0, 1, 0 }, { 0, 1, -1 } },
+        .weight = { { 1, 0, 0 }, { 1, 1, 1 }, { 0, 0, 1 } },
+        .output = { { 1, 1, 0 }, { 0, 1, -1 } },
+    },
+};
+
+static void tile_weight(const struct tiling *g, const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    for (size_t p = 0; p < g->size * g->size; p++)
+        for (size_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (size_t t = 0; t < 9; t++)
+                sum += g->weight[p / g->size][t / 3] * g->weight[p % g->size][t % 3] * w[t * tap + i];
+            u[p * plane + i] = (float)sum;
+        }
+}
+
+static void tile_weight_plain(const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    tile_weight(&tilings[KN_TILING_PLAIN], w, tap, n, u, plane);
+}
+
+static void tile_weight_doubled(const float *w, size_t tap, size_t n, float *u, size_t plane) {
+    tile_weight(&tilings[KN_TILING_DOUBLED], w, tap, n, u, plane);
+}
+
+static void put_f32(const float *x, size_t n, void *dst) {
+    memcpy(dst, x, n * sizeof *x);
+}
+
+static void tile_input(const struct tiling *g, const float *x, size_t row, size_t tiles, void *v, size_t plane,
+                       size_t bytes, void (*put)(const float *x, size_t n, void *dst)) {
+    size_t pixels = g->size * g->size, step = (g->size - 2) * KN_TILE_CHANNELS;
+    for (size_t t = 0; t < tiles; t++)
+        for (size_t p = 0; p < pixels; p++)
+            for (size_t i = 0; i < KN_TILE_CHANNELS; i++) {
+                double sum = 0;
+                for (size_t q = 0; q < pixels; q++) {
+                    size_t dy = q / g->size, dx = q % g->size;
+                    sum += g->input[p / g->size][dy] * g->input[p % g->size][dx] *
+                           x[t * step + dy * row + dx * KN_TILE_CHANNELS + i];
+                }
+                put(&(float){ (float)sum }, 1, (uint8_t *)v + (p * plane + t * KN_STRIDE) * sizeof(float) + i * bytes);
+            }
+}
+
+static void tile_input_plain(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane, sizeof(float), put_f32);
+}
+
+static void tile_input_doubled(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane, sizeof(float), put_f32);
+}
+
+static void tile_input_plain_bf16(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_PLAIN], x, row, tiles, v, plane, sizeof(uint16_t), to_bf16);
+}
+
+static void tile_input_doubled_bf16(const float *x, size_t row, size_t tiles, void *v, size_t plane) {
+    tile_input(&tilings[KN_TILING_DOUBLED], x, row, tiles, v, plane, sizeof(uint16_t), to_bf16);
+}
+
+static void tile_output(const struct tiling *g, const float *m, size_t plane, size_t n, const float *bias, bool add,
+                        float *y, size_t row, size_t pixel, size_t rows, size_t columns) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            for (size_t i = 0; i < n; i++) {
+                float *to = y + r * row + c * pixel + i;
+                double sum = (bias ? bias[i] : 0) + (add ? *to : 0);
+                for (size_t p = 0; p < g->size * g->size; p++)
+                    sum += g->output[r][p / g->size] * g->output[c % 2][p % g->size] *
+                           m[p * plane + c / 2 * KN_MAX_COLUMNS + i];
+                *to = (float)sum;
+            }
+}
+
+static void tile_output_plain(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y, size_t row,
+                              size_t pixel, size_t rows, size_t columns) {
+    tile_output(&tilings[KN_TILING_PLAIN], m, plane, n, bias, add, y, row, pixel, rows, columns);
+}
+
+static void tile_output_doubled(const float *m, size_t plane, size_t n, const float *bias, bool add, float *y,
+                                size_t row, size_t pixel, size_t rows, size_t columns) {
+    tile_output(&tilings[KN_TILING_DOUBLED], m, plane, n, bias, add, y, row, pixel, rows, columns);
+}
+
 static void turn_groups(float *x, size_t n, size_t group) {
     for (size_t step = 1; step < group; step *= 4)
         for (size_t i = 0; i < n; i++) {
@@ -223,6 +412,55 @@ static void round_int8(float *x, size_t n) {
     float scale = fmaxf(largest / 127, 1e-30f);
     for (size_t i = 0; i < n; i++)
         x[i] = rintf(x[i] / scale) * scale;
+}
+
+static float scale_int8(const float *x, size_t n) {
+    float largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return NAN;
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    return fmaxf(largest / 127, 1e-30f);
+}
+
+static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] = isfinite(x[i] / s) ? (uint8_t)(128 + (int)rintf(x[i] / s)) : 128;
+}
+
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+    size_t filled = (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP;
+    for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
+        for (size_t i = 0; i < filled; i++) {
+            int8_t q = j < rows && i < k ? src[j * stride + i] : 0;
+            panel[(i / 4 * KN_INT8_COLUMNS + j) * 4 + i % 4] = q;
+            sums[j] += 128 * q;
+        }
+}
+
+static void product_int8(const void *left, size_t rows, size_t k, const void *right, float *c, size_t c_stride,
+                         size_t n, const float *bias, bool add) {
+    (void)bias;
+    const uint8_t *a = left;
+    const int8_t *panel = right;
+    for (size_t i = 0; i < rows; i++, a += KN_STRIDE * sizeof *c, c += c_stride)
+        for (size_t j = 0; j < n; j++) {
+            int32_t sum = 0;
+            if (add)
+                memcpy(&sum, c + j, sizeof sum);
+            for (size_t p = 0; p < k; p++)
+                sum += a[p] * panel[(p / 4 * KN_INT8_COLUMNS + j) * 4 + p % 4];
+            memcpy(c + j, &sum, sizeof sum);
+        }
+}
+
+static void finish_int8(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n) {
+    for (size_t j = 0; j < n; j++) {
+        int32_t sum;
+        memcpy(&sum, c + j, sizeof sum);
+        c[j] = (float)((double)(sum - sums[j]) * by * scale[j] + bias[j]);
+    }
 }
 
 void kn_kernels_init_reference(kn_kernels *k) {
@@ -252,8 +490,14 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .transpose = transpose,
         .gather = gather,
         .product = product,
+        .to_bf16 = to_bf16,
+        .transpose_bf16 = transpose_bf16,
+        .gather_bf16 = gather_bf16,
+        .product_bf16 = product_bf16,
+        .dots_bf16 = dots_bf16,
         .dots = dots,
         .softmax = softmax,
+        .softmax_bf16 = softmax_bf16,
         .silu = silu,
         .gelu = gelu,
         .gelu_tanh = gelu_tanh,
@@ -270,7 +514,19 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .affine = affine,
         .moments = moments,
         .rotate = rotate,
+        .stage = stage,
+        .stage_bf16 = stage,
+        .unit_factors = unit_factors,
+        .tile_weight = { tile_weight_plain, tile_weight_doubled },
+        .tile_input = { tile_input_plain, tile_input_doubled },
+        .tile_input_bf16 = { tile_input_plain_bf16, tile_input_doubled_bf16 },
+        .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,
+        .scale_int8 = scale_int8,
+        .to_int8 = to_int8,
+        .transpose_int8 = transpose_int8,
+        .product_int8 = product_int8,
+        .finish_int8 = finish_int8,
     };
 }

@@ -1,11 +1,8 @@
-/* Kernels of matrix products: decoders, panels, the tile of sums that stays in registers. Included after simd_math.h.
- */
+/* Kernels of matrix products: decoders, panels, products. Included after simd_product.h. */
 #ifndef KN_COMPUTE_CPU_SIMD_MATRIX_H
 #define KN_COMPUTE_CPU_SIMD_MATRIX_H
 
 #include <string.h>
-
-enum { COLUMNS = 2 * LANES };
 
 /* A decoder from one that makes a vector of LANES elements out of `bytes` each. */
 #define DECODER(name, bytes, load)                                                                                     \
@@ -54,76 +51,14 @@ static void transpose(const void *src, size_t stride, size_t rows, size_t k, flo
 
 static void gather(const float *src, size_t stride, size_t n, size_t k, float *panel) {
     for (size_t i = 0; i < k; i++, src += stride, panel += COLUMNS) {
-        v_store(panel, v_take(src, n));
-        v_store(panel + LANES, n > LANES ? v_take(src + LANES, n - LANES) : v_zero());
+        for (size_t j = 0; j < COLUMNS; j += LANES)
+            v_store(panel + j, n > j ? v_take(src + j, n - j) : v_zero());
     }
 }
 
-/* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
-static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, const float *a, size_t k, const float *panel, float *c,
-                                  size_t c_stride, size_t n, const float *bias, bool add) {
-    vec sum[TILE_ROWS][2];
-    KN_UNROLL
-    for (size_t i = 0; i < rows; i++)
-        sum[i][0] = sum[i][1] = v_zero();
-    for (size_t p = 0; p < k; p++, panel += COLUMNS) {
-        vec b0 = v_load(panel), b1 = vectors > 1 ? v_load(panel + LANES) : v_zero();
-        KN_UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            vec x = v_set(a[i * KN_STRIDE + p]);
-            sum[i][0] = v_fma(x, b0, sum[i][0]);
-            if (vectors > 1)
-                sum[i][1] = v_fma(x, b1, sum[i][1]);
-        }
-    }
-    KN_UNROLL
-    for (size_t i = 0; i < rows; i++)
-        for (size_t v = 0; v < vectors; v++) {
-            float *to = c + i * c_stride + v * LANES;
-            size_t left = n - v * LANES;
-            if (add)
-                sum[i][v] = v_add(sum[i][v], v_take(to, left));
-            else if (bias)
-                sum[i][v] = v_add(sum[i][v], v_take(bias + v * LANES, left));
-            v_put(to, sum[i][v], left);
-        }
-}
-
-static KN_ALWAYS_INLINE void tile_of(size_t rows, const float *a, size_t k, const float *panel, float *c,
-                                     size_t c_stride, size_t n, const float *bias, bool add) {
-    if (n > LANES)
-        tile(rows, 2, a, k, panel, c, c_stride, n, bias, add);
-    else
-        tile(rows, 1, a, k, panel, c, c_stride, n, bias, add);
-}
-
-static void product(const float *a, size_t rows, size_t k, const float *panel, float *c, size_t c_stride, size_t n,
+static void product(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
                     const float *bias, bool add) {
-    for (; rows >= TILE_ROWS; rows -= TILE_ROWS) {
-        tile_of(TILE_ROWS, a, k, panel, c, c_stride, n, bias, add);
-        a += TILE_ROWS * KN_STRIDE;
-        c += TILE_ROWS * c_stride;
-    }
-    switch (rows) {
-#define REST(count)                                                                                                    \
-    case count:                                                                                                        \
-        if (count < TILE_ROWS)                                                                                         \
-            tile_of(KN_MIN(count, TILE_ROWS), a, k, panel, c, c_stride, n, bias, add);                                 \
-        break;
-        REST(1)
-        REST(2)
-        REST(3)
-        REST(4)
-        REST(5)
-        REST(6)
-        REST(7)
-        REST(8)
-        REST(9)
-        REST(10)
-        REST(11)
-#undef REST
-    default: break;
-    }
+    multiply_rows(v_fma, v_add, a, rows, k, panel, c, c_stride, n, bias, add);
 }
 
 /* Two sums per row whatever the number of rows; four rows share what is loaded of w. */

@@ -36,6 +36,14 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->affine = affine;
     k->moments = moments;
     k->rotate = rotate;
+    k->stage = stage;
+    k->unit_factors = unit_factors;
+    k->tile_weight[KN_TILING_PLAIN] = tile_weight_plain;
+    k->tile_weight[KN_TILING_DOUBLED] = tile_weight_doubled;
+    k->tile_input[KN_TILING_PLAIN] = tile_input_plain;
+    k->tile_input[KN_TILING_DOUBLED] = tile_input_doubled;
+    k->tile_output[KN_TILING_PLAIN] = tile_output_plain;
+    k->tile_output[KN_TILING_DOUBLED] = tile_output_doubled;
     k->turn_groups = turn_groups;
     k->round_int8 = round_int8;
 }

@@ -7,7 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 8, TILE_ROWS = 6 }; /* 6 x 2 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
+enum {
+    LANES = 8,
+    TILE_ROWS = 6,
+    TILE_VECTORS = 2
+}; /* 12 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
 
 typedef __m256 vec;
 typedef __m256i ivec; /* as many whole numbers of 32 bits */
@@ -18,6 +22,12 @@ static inline vec v_zero(void) {
 
 static inline vec v_set(float x) {
     return _mm256_set1_ps(x);
+}
+
+static inline vec v_spread(const void *p) { /* the 32 bits there, in every lane */
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm256_castsi256_ps(_mm256_set1_epi32(word));
 }
 
 static inline vec v_load(const void *p) {

@@ -6,8 +6,13 @@
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-enum { LANES = 16, TILE_ROWS = 12 }; /* 12 x 2 sums, 2 panel vectors and 1 row element: 27 of 32 registers */
+enum {
+    LANES = 16,
+    TILE_ROWS = 6,
+    TILE_VECTORS = 4
+}; /* 24 sums, 4 panel vectors and 1 row element: 29 of 32 registers */
 
 typedef __m512 vec;
 typedef __m512i ivec; /* as many whole numbers of 32 bits */
@@ -18,6 +23,12 @@ static inline vec v_zero(void) {
 
 static inline vec v_set(float x) {
     return _mm512_set1_ps(x);
+}
+
+static inline vec v_spread(const void *p) { /* the 32 bits there, in every lane */
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return _mm512_castsi512_ps(_mm512_set1_epi32(word));
 }
 
 static inline vec v_load(const void *p) {

@@ -110,3 +110,22 @@ def main(seed, out, variant):
             " border."
         ),
     )
+
+    folder = f"{root}/encode-tiled"
+    width, height = ((160, 112), (112, 144))[variant]
+    image = picture(width, height, seed + 1, "RGBA")
+    os.makedirs(folder, exist_ok=True)
+    image.save(f"{folder}/image.png")
+    x = torch.from_numpy(np.array(image)).float().permute(2, 0, 1)[None, :, None] / 255 * 2 - 1
+    latent = model.encode(x).latent_dist.mode()
+    tensors(f"{folder}/expected.safetensors", {"normalised": ((latent - mean) / std)[0, :, 0]})
+    case(
+        folder,
+        component="qwen21-vae",
+        config=config,
+        weights="../weights.safetensors",
+        input="image.png",
+        tile_pixels=tile,
+        stride_pixels=stride,
+        note="As encode, in overlapping tiles as in decode-tiled.",
+    )

@@ -244,6 +244,84 @@ def gguf_vision(state, deepstack):
     return out
 
 
+def gguf_vision25(state):
+    """Qwen2.5-VL visual.* -> mmproj tensors (patch kernel split over time, q, k and v apart)."""
+    out = {}
+    for k, v in state.items():
+        k = k[len("visual.") :]
+        if k == "patch_embed.proj.weight":
+            out["v.patch_embd.weight"], out["v.patch_embd.weight.1"] = v[:, :, 0], v[:, :, 1]
+            continue
+        for a, b in (
+            ("merger.ln_q.", "v.post_ln."),
+            ("merger.mlp.", "mm."),
+            ("blocks.", "v.blk."),
+            ("attn.proj.", "attn_out."),
+            ("mlp.gate_proj.", "ffn_gate."),
+            ("mlp.up_proj.", "ffn_up."),
+            ("mlp.down_proj.", "ffn_down."),
+            ("norm1.", "ln1."),
+            ("norm2.", "ln2."),
+        ):
+            k = k.replace(a, b)
+        if "attn.qkv." in k:
+            for name, part in zip("qkv", v.chunk(3)):
+                out[k.replace("attn.qkv.", f"attn_{name}.")] = part
+        else:
+            out[k] = v
+    return out
+
+
+def write_mmproj(path, projector, config, sizes, mean, std, own, state):
+    """A vision tower as llama.cpp stores it; own: what only this kind of tower says of itself."""
+    w = gguf.GGUFWriter(path, "clip")
+    w.add_type("mmproj")
+    w.add_bool("clip.has_vision_encoder", True)
+    w.add_string("clip.projector_type", projector)
+    for key, value in (
+        ("embedding_length", config["hidden_size"]),
+        ("feed_forward_length", config["intermediate_size"]),
+        ("block_count", config["depth"]),
+        ("attention.head_count", config["num_heads"]),
+        ("patch_size", config["patch_size"]),
+        ("projection_dim", config["out_hidden_size"]),
+        ("spatial_merge_size", 2),
+        *sizes.items(),
+    ):
+        w.add_uint32("clip.vision." + key, value)
+    w.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    w.add_array("clip.vision.image_mean", mean)
+    w.add_array("clip.vision.image_std", std)
+    for add, key, value in own:
+        getattr(w, add)(key, value)
+    for k, t in state.items():
+        if t.ndim == 1 or "patch_embd" in k or "position_embd" in k:
+            w.add_tensor(k, t.numpy().copy())
+        else:
+            w.add_tensor(
+                k,
+                gguf.quants.quantize(t.numpy().copy(), gguf.GGMLQuantizationType.BF16),
+                raw_dtype=gguf.GGMLQuantizationType.BF16,
+            )
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def write_mmproj25(path, config, state):
+    write_mmproj(
+        path,
+        "qwen2.5vl_merger",
+        config,
+        {"image_size": 560, "window_size": config["window_size"]},
+        [0.48145466, 0.4578275, 0.40821073],
+        [0.26862954, 0.26130258, 0.27577711],
+        [("add_bool", "clip.use_silu", True), ("add_uint32", "clip.vision.n_wa_pattern", 8)],
+        gguf_vision25({k: t for k, t in state.items() if k.startswith("visual.")}),
+    )
+
+
 def encode(model, inputs):
     """All intermediate values: vision outputs, position ids, every layer, state before and after the final norm."""
     core, text = model.model, model.model.language_model
@@ -378,40 +456,19 @@ def main(seed, out, variant):
         "../weights.safetensors",
     )
     visual = {k: t for k, t in comfy_names(state).items() if k.startswith("visual.")}
-    w = gguf.GGUFWriter(f"{root}/mmproj.gguf", "clip")
-    w.add_type("mmproj")
-    w.add_bool("clip.has_vision_encoder", True)
-    w.add_string("clip.projector_type", "qwen3vl_merger")
     c = config["vision"]
-    for key, value in (
-        ("embedding_length", c["hidden_size"]),
-        ("feed_forward_length", c["intermediate_size"]),
-        ("block_count", c["depth"]),
-        ("attention.head_count", c["num_heads"]),
-        ("patch_size", c["patch_size"]),
-        ("projection_dim", c["out_hidden_size"]),
-        ("spatial_merge_size", 2),
-        ("image_size", int(c["num_position_embeddings"] ** 0.5) * c["patch_size"]),
-    ):
-        w.add_uint32("clip.vision." + key, value)
-    w.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
-    w.add_array("clip.vision.image_mean", [0.5] * 3)
-    w.add_array("clip.vision.image_std", [0.5] * 3)
-    w.add_bool("clip.use_gelu", True)
-    w.add_array("clip.vision.is_deepstack_layers", [i in c["deepstack_visual_indexes"] for i in range(c["depth"])])
-    for k, t in gguf_vision(visual, c["deepstack_visual_indexes"]).items():
-        if t.ndim == 1 or "patch_embd" in k or "position_embd" in k:
-            w.add_tensor(k, t.numpy().copy())
-        else:
-            w.add_tensor(
-                k,
-                gguf.quants.quantize(t.numpy().copy(), gguf.GGMLQuantizationType.BF16),
-                raw_dtype=gguf.GGMLQuantizationType.BF16,
-            )
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    side = int(c["num_position_embeddings"] ** 0.5) * c["patch_size"]
+    deepstack = [i in c["deepstack_visual_indexes"] for i in range(c["depth"])]
+    write_mmproj(
+        f"{root}/mmproj.gguf",
+        "qwen3vl_merger",
+        c,
+        {"image_size": side},
+        [0.5] * 3,
+        [0.5] * 3,
+        [("add_bool", "clip.use_gelu", True), ("add_array", "clip.vision.is_deepstack_layers", deepstack)],
+        gguf_vision(visual, c["deepstack_visual_indexes"]),
+    )
 
     root = f"{out}/qwen25-vl"
     model = build25(seed + 1, tok, **(dict() if not v else dict(hidden=64, layers=3, depth=4, full=(2,))))
@@ -445,6 +502,7 @@ def main(seed, out, variant):
         }
         for a, b in config.items()
     }
+    write_mmproj25(f"{root}/mmproj.gguf", config["vision"], comfy_names(model.state_dict()))
     proc = processor25(tok)
     sys_turn = (
         "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial"

@@ -262,7 +262,7 @@ def write_cases(tok, seed, path):
 
 
 def build_published(folder):
-    """The published tokenizer, from the merges that tests/golden has of it."""
+    """The published tokenizer, from its merges."""
     with open(os.path.join(folder, "merges.txt"), encoding="utf-8") as f:
         merges = [tuple(line.rstrip("\n").split(" ")) for line in f if not line.startswith("#version")]
     symbols = byte_symbols()[1]
@@ -273,5 +273,5 @@ def build_published(folder):
 def main(seed, out):
     tok = build_tiny(seed, os.path.join(out, "tokenizer-tiny"))
     write_cases(tok, seed, os.path.join(out, "tokenizer-tiny", "cases.json"))
-    published = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tokenizer-qwen")
+    published = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "models", "qwen-tokenizer")
     write_cases(build_published(published), seed, os.path.join(out, "tokenizer-qwen", "cases.json"))

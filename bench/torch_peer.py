@@ -1,0 +1,227 @@
+"""A peer of bench/compare: PyTorch and the networks of diffusers and transformers, in bfloat16, warm in memory.
+
+    torch_peer.py
+
+Needs what requirements.txt names. Reads one JSON object per line and answers each with one:
+
+    {"do": "about"}                          -> versions, kernels
+    {"do": "prepare", "kind": K, …}          -> which of several ways is the fastest here; the parameters are those of
+                                                the functions below
+    {"do": "run", "threads": N}              -> seconds, cpu_seconds of that work, once
+"""
+
+import json
+import platform
+import sys
+import time
+
+import diffusers
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional
+
+TRIES = 2  # of each way, to choose the fastest and to warm up
+DTYPE = torch.bfloat16
+DEVIATION = 0.02  # of random weights
+
+
+def timed(work):
+    start, cpu = time.perf_counter(), time.process_time()
+    with torch.inference_mode():
+        work()
+    return time.perf_counter() - start, time.process_time() - cpu
+
+
+# Operations: each returns the ways in which PyTorch can do it, by name.
+
+
+def gemm(rows, width, out):
+    x, layer = torch.randn(rows, width, dtype=DTYPE), nn.Linear(width, out, bias=False, dtype=DTYPE)
+    packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), rows)
+    return {
+        "F.linear": lambda: layer(x),
+        "prepacked": lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
+    }
+
+
+def gemm_int8(rows, width, out):
+    """Activations are quantised already, which is not counted on this side."""
+    weight = torch.randint(-127, 128, (out, width), dtype=torch.int8)
+    signed = torch.randint(-127, 128, (rows, width), dtype=torch.int8)
+    unsigned = torch.randint(0, 256, (rows, width), dtype=torch.uint8)
+    scales, zeros = torch.full((out,), 0.01), torch.zeros(out, dtype=torch.int8)
+    packed = torch.ops.onednn.qlinear_prepack(weight, [rows, width])
+    pointwise = torch.ops.onednn.qlinear_pointwise
+    return {
+        "qlinear": lambda: pointwise(
+            unsigned, 0.02, 128, packed, scales, zeros, None, 1.0, 0, DTYPE, "none", [], ""
+        ),
+        "int_mm": lambda: torch._int_mm(signed, weight.t()),
+    }
+
+
+def attention(rows, heads, kv_heads, head):
+    """The shared keys and values are there for every head, as diffusers calls it."""
+    q, k, v = (torch.randn(1, n, rows, head, dtype=DTYPE) for n in (heads, kv_heads, kv_heads))
+    k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
+    return {"scaled_dot_product_attention": lambda: functional.scaled_dot_product_attention(q, k, v)}
+
+
+def conv(side, channels, out):
+    layer = nn.Conv2d(channels, out, 3, padding=1, dtype=DTYPE).to(memory_format=torch.channels_last)
+    x = torch.randn(1, channels, side, side, dtype=DTYPE).to(memory_format=torch.channels_last)
+    return {"channels_last": lambda: layer(x)}
+
+
+# Networks, with as many layers as are wanted and random weights.
+
+
+def leave(module):
+    """In place of the initialisation, which takes longer than everything else; the numbers come afterwards."""
+
+
+def network(make, **config):
+    kinds = (nn.Linear, nn.Conv2d, nn.Conv3d, nn.Embedding)
+    kept = [kind.reset_parameters for kind in kinds]
+    torch.set_default_dtype(DTYPE)
+    try:
+        for kind in kinds:
+            kind.reset_parameters = leave
+        model = make(**config).eval()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        for kind, reset in zip(kinds, kept):
+            kind.reset_parameters = reset
+    pool = torch.randn((1 << 20) + 7, dtype=DTYPE) * DEVIATION
+    with torch.no_grad():
+        for tensor in [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]:
+            if tensor.ndim == 1:
+                tensor.fill_(0.5)
+            else:
+                for piece in tensor.view(-1).split(pool.numel()):
+                    piece.copy_(pool[: piece.numel()])
+    return model
+
+
+def z_image(layers, size, tokens):
+    model = network(diffusers.ZImageTransformer2DModel, n_layers=layers)
+    latent, text = torch.randn(16, 1, size // 8, size // 8, dtype=DTYPE), torch.randn(tokens, 2560, dtype=DTYPE)
+    return {"eager": lambda: model([latent], torch.tensor([0.5], dtype=DTYPE), [text], return_dict=False)}
+
+
+def krea2(layers, size, tokens):
+    model, side = network(diffusers.Krea2Transformer2DModel, num_layers=layers), size // 16
+    ids = torch.zeros(tokens + side * side, 3)
+    ids[tokens:, 1], ids[tokens:, 2] = torch.arange(side * side) // side, torch.arange(side * side) % side
+    latent, text = torch.randn(1, side * side, 64, dtype=DTYPE), torch.randn(1, tokens, 12, 2560, dtype=DTYPE)
+    return {"eager": lambda: model(latent, text, torch.tensor([0.5]), ids, return_dict=False)}
+
+
+def qwen_image_21(layers, size, tokens):
+    model, side = network(diffusers.QwenImage21Transformer2DModel, num_layers=layers), size // 16
+    mask = torch.zeros(1, tokens + side * side // 4, dtype=torch.bool)
+    mask[:, tokens:] = True
+    latent, text = torch.randn(1, side * side, 64, dtype=DTYPE), torch.randn(1, tokens, 4096, dtype=DTYPE)
+    return {"eager": lambda: model(latent, text, torch.tensor([0.5]), [[(1, side, side)]], mask, return_dict=False)}
+
+
+def qwen3_4b(layers, tokens):
+    config = transformers.Qwen3Config(
+        vocab_size=4096,  # of which rows are only looked up
+        hidden_size=2560,
+        intermediate_size=9728,
+        num_hidden_layers=layers,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+    )
+    model, ids = network(transformers.Qwen3Model, config=config), torch.randint(0, 4096, (1, tokens))
+    return {"eager": lambda: model(input_ids=ids, use_cache=False)}
+
+
+def decoded(model, *latent):
+    """In the faster order of channels, where the network has two dimensions."""
+    z = torch.randn(*latent, dtype=DTYPE)
+    if z.ndim == 4:
+        model, z = model.to(memory_format=torch.channels_last), z.to(memory_format=torch.channels_last)
+    return {"eager": lambda: model.decode(z, return_dict=False)}
+
+
+def flux_ae(size):
+    model = network(
+        diffusers.AutoencoderKL,
+        latent_channels=16,
+        down_block_types=["DownEncoderBlock2D"] * 4,
+        up_block_types=["UpDecoderBlock2D"] * 4,
+        block_out_channels=(128, 256, 512, 512),
+        layers_per_block=2,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )
+    return decoded(model, 1, 16, size // 8, size // 8)
+
+
+def qwen_image_vae(size):
+    return decoded(network(diffusers.AutoencoderKLQwenImage), 1, 16, 1, size // 8, size // 8)
+
+
+def qwen_image_21_vae(size):
+    return decoded(network(diffusers.AutoencoderKLQwenImage21), 1, 64, 1, size // 16, size // 16)
+
+
+WORKS = (
+    gemm,
+    gemm_int8,
+    attention,
+    conv,
+    z_image,
+    krea2,
+    qwen_image_21,
+    qwen3_4b,
+    flux_ae,
+    qwen_image_vae,
+    qwen_image_21_vae,
+)
+
+
+def prepare(kind, **parameters):
+    """The fastest way of doing a work, and its name."""
+    ways = {work.__name__: work for work in WORKS}[kind](**parameters)
+    seconds = {name: min(timed(way)[0] for _ in range(TRIES)) for name, way in ways.items()}
+    name = min(seconds, key=seconds.get)
+    return name, ways[name]
+
+
+def about():
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "diffusers": diffusers.__version__,
+        "transformers": transformers.__version__,
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def main():
+    diffusers.logging.set_verbosity_error()
+    work = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        do = asked.pop("do")
+        if do == "about":
+            answer = about()
+        elif do == "prepare":
+            work = None  # frees what it held
+            torch.manual_seed(0)
+            name, work = prepare(**asked)
+            answer = {"way": name}
+        else:
+            torch.set_num_threads(asked["threads"])
+            seconds, cpu_seconds = timed(work)
+            answer = {"seconds": seconds, "cpu_seconds": cpu_seconds}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

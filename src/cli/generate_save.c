@@ -1,0 +1,56 @@
+#include "cli/generate_save.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#include "cli/save.h"
+#include "image/parameters.h"
+#include "image/png.h"
+
+enum { PNG_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
+
+void kn_saving_init(kn_saving *s) {
+    *s = (kn_saving){ .runs = false };
+    kn_buf_init(&s->parameters, TEXT_LIMIT);
+    kn_buf_init(&s->name, PATH_MAX);
+}
+
+void kn_saving_free(kn_saving *s) {
+    kn_image_free(&s->picture);
+    kn_buf_free(&s->parameters);
+    kn_buf_free(&s->name);
+}
+
+static void *save(void *ctx) {
+    kn_saving *s = ctx;
+    const kn_png_text entry = { KN_PARAMETERS_KEY, s->parameters.data };
+    KN_AUTO_BUF png;
+    kn_buf_init(&png, PNG_LIMIT);
+    if (kn_png_write(&s->picture, &entry, s->metadata, &png, &s->err))
+        (void)kn_save(s->name.data, s->clobber, png.data, png.len, &s->err);
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+void kn_saving_begin(kn_saving *s) {
+    sigset_t all, before; /* signals are for the thread that knows what to do with them */
+    s->runs = true;
+    s->err = (kn_error){ 0 };
+    atomic_store(&s->done, false);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->threaded = pthread_create(&s->thread, NULL, save, s) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!s->threaded)
+        save(s);
+}
+
+bool kn_saving_end(kn_saving *s) {
+    if (s->threaded)
+        pthread_join(s->thread, NULL);
+    s->runs = s->threaded = false;
+    atomic_store(&s->done, false);
+    kn_image_free(&s->picture);
+    kn_buf_clear(&s->parameters);
+    return s->err.code == KN_OK;
+}

@@ -1,0 +1,21 @@
+/* The NEON tier. The includes stand in the order in which they need each other. */
+#include "compute/cpu/kernels.h"
+
+#include "compute/cpu/vec_neon.h"
+
+#include "compute/cpu/simd_math.h"
+
+#include "compute/cpu/simd_product.h"
+
+#include "compute/cpu/simd_blocks.h"
+#include "compute/cpu/simd_matrix.h"
+#include "compute/cpu/simd_rows.h"
+#include "compute/cpu/simd_transforms.h"
+
+#include "compute/cpu/simd_tiles.h"
+
+#include "compute/cpu/simd_table.h"
+
+void kn_kernels_init_neon(kn_kernels *k) {
+    fill_table(k, "neon");
+}

@@ -1,0 +1,102 @@
+/* The tile of sums that stays in registers: the innermost loop of every matrix product. Included after simd_math.h.
+ *
+ * It sees words of 32 bits, in the rows and in the panel: one float32, or as many narrower elements as fill a word and
+ * are multiplied and added up at once. */
+#ifndef KN_COMPUTE_CPU_SIMD_PRODUCT_H
+#define KN_COMPUTE_CPU_SIMD_PRODUCT_H
+
+enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD, LINE = 16 /* words */ };
+
+typedef vec multiply_add_fn(vec a, vec b, vec sum);
+typedef vec plus_fn(vec a, vec b);
+
+/* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
+static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, plus_fn *plus,
+                                  const uint8_t *a, size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
+                                  const float *bias, bool add) {
+    vec sum[TILE_ROWS][TILE_VECTORS];
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++) {
+            __builtin_prefetch(c + i * c_stride + v * LANES, 1); /* it is there when the sums are */
+            sum[i][v] = v_zero();
+        }
+    }
+    for (size_t p = 0; p < k; p++, a += WORD, panel += COLUMNS * WORD) {
+        if (p % LINE == 0) {
+            KN_UNROLL
+            for (size_t i = 0; i < rows; i++)
+                __builtin_prefetch(a + (TILE_ROWS + i) * ROW_BYTES); /* the next rows, which may be far away */
+        }
+        vec b[TILE_VECTORS];
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++)
+            b[v] = v_load(panel + v * LANES * WORD);
+        KN_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            vec x = v_spread(a + i * ROW_BYTES);
+            KN_UNROLL
+            for (size_t v = 0; v < vectors; v++)
+                sum[i][v] = multiply_add(x, b[v], sum[i][v]);
+        }
+    }
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++) {
+            float *to = c + i * c_stride + v * LANES;
+            size_t left = n - v * LANES;
+            if (add)
+                sum[i][v] = plus(sum[i][v], v_take(to, left));
+            else if (bias)
+                sum[i][v] = plus(sum[i][v], v_take(bias + v * LANES, left));
+            v_put(to, sum[i][v], left);
+        }
+    }
+}
+
+static KN_ALWAYS_INLINE void tile_of(size_t rows, multiply_add_fn *multiply_add, plus_fn *plus, const uint8_t *a,
+                                     size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
+                                     const float *bias, bool add) {
+    switch ((n + LANES - 1) / LANES) {
+#define WIDTH(count)                                                                                                   \
+    case count:                                                                                                        \
+        if (count <= TILE_VECTORS)                                                                                     \
+            tile(rows, KN_MIN(count, TILE_VECTORS), multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);       \
+        break;
+        WIDTH(1)
+        WIDTH(2)
+        WIDTH(3)
+        WIDTH(4)
+#undef WIDTH
+    default: break;
+    }
+}
+
+static KN_ALWAYS_INLINE void multiply_rows(multiply_add_fn *multiply_add, plus_fn *plus, const void *left, size_t rows,
+                                           size_t k, const void *panel, float *c, size_t c_stride, size_t n,
+                                           const float *bias, bool add) {
+    const uint8_t *a = left;
+    for (; rows >= TILE_ROWS; rows -= TILE_ROWS) {
+        tile_of(TILE_ROWS, multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);
+        a += TILE_ROWS * ROW_BYTES;
+        c += TILE_ROWS * c_stride;
+    }
+    switch (rows) {
+#define REST(count)                                                                                                    \
+    case count:                                                                                                        \
+        if (count < TILE_ROWS)                                                                                         \
+            tile_of(KN_MIN(count, TILE_ROWS), multiply_add, plus, a, k, panel, c, c_stride, n, bias, add);             \
+        break;
+        REST(1)
+        REST(2)
+        REST(3)
+        REST(4)
+        REST(5)
+#undef REST
+    default: break;
+    }
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* Products of int8: everything is whole numbers, so all bits are alike. */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { PANEL = KN_INT8_BLOCK * KN_INT8_COLUMNS };
+
+typedef struct bytes {
+    uint8_t want[GUARD + PANEL + GUARD], got[GUARD + PANEL + GUARD];
+} bytes;
+
+static bytes panel;
+static int32_t sums[2][GUARD + KN_INT8_COLUMNS + GUARD];
+
+static void fill_bytes(void) {
+    for (size_t i = 0; i < KN_COUNT(panel.want); i++)
+        panel.want[i] = panel.got[i] = (uint8_t)random_bits();
+}
+
+static void compare_bytes(size_t n) {
+    for (size_t i = 0; i < KN_COUNT(panel.want); i++)
+        if (panel.want[i] != panel.got[i])
+            report(n, (ptrdiff_t)i - GUARD, panel.want[i], panel.got[i]);
+}
+
+static void fill_sums(void) {
+    for (size_t i = 0; i < KN_COUNT(sums[0]); i++)
+        sums[0][i] = sums[1][i] = (int32_t)random_bits() >> 8;
+}
+
+static void compare_sums(size_t n) {
+    for (size_t i = 0; i < KN_COUNT(sums[0]); i++)
+        if (sums[0][i] != sums[1][i])
+            report(n, (ptrdiff_t)i - GUARD, sums[0][i], sums[1][i]);
+}
+
+void check_scale_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    static const float sizes[] = { 1, 0, 1e-34f, 1e30f }, odd[] = { NAN, INFINITY, -INFINITY };
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t n = random_size(MOST);
+        float *x = input_a + random_below(4);
+        random_input(input_a, sizes[round % KN_COUNT(sizes)]);
+        if (round % 3 == 0)
+            x[random_below(n + 2)] = odd[random_below(KN_COUNT(odd))]; /* sometimes just behind the end */
+        compare(n, 0, ref->scale_int8(x, n), tier->scale_int8(x, n), 0);
+    }
+}
+
+/* Ties of x / s among them. */
+void check_to_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t n = random_size(MOST), shift = random_below(4);
+        float s = round % 2 ? 0.5f : 0.013f;
+        for (size_t i = 0; i < n; i++)
+            input_a[shift + i] =
+                round % 3 ? 127 * s * random_float() : s * 0.5f * (float)((int)random_below(509) - 254);
+        fill_bytes();
+        ref->to_int8(input_a + shift, n, s, panel.want + GUARD + shift);
+        tier->to_int8(input_a + shift, n, s, panel.got + GUARD + shift);
+        compare_bytes(n);
+    }
+}
+
+void check_transpose_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    static int8_t matrix[KN_TRANSPOSE_ROWS * (KN_INT8_BLOCK + 20) + 5];
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        for (size_t i = 0; i < sizeof matrix; i++)
+            matrix[i] = (int8_t)random_bits();
+        size_t k = random_size(KN_INT8_BLOCK), rows = random_below(KN_TRANSPOSE_ROWS + 1);
+        size_t stride = k + random_below(20);
+        size_t first = KN_TRANSPOSE_ROWS * random_below(KN_INT8_COLUMNS / KN_TRANSPOSE_ROWS);
+        const int8_t *src = matrix + sizeof matrix - KN_MIN(rows * stride + random_below(5), sizeof matrix);
+        fill_bytes();
+        fill_sums();
+        ref->transpose_int8(src, stride, rows, k, (int8_t *)panel.want + GUARD + 4 * first, sums[0] + GUARD + first);
+        tier->transpose_int8(src, stride, rows, k, (int8_t *)panel.got + GUARD + 4 * first, sums[1] + GUARD + first);
+        compare_bytes(k);
+        compare_sums(k);
+    }
+}
+
+void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    enum { ROWS = 36, WHOLE_ROWS = 48, ROW_BYTES = KN_STRIDE * sizeof(float) };
+    static uint8_t a[WHOLE_ROWS * ROW_BYTES];
+    for (size_t round = 0; round < 5 * ROUNDS; round++) {
+        size_t rows = random_below(ROWS + 1), n = random_below(KN_INT8_COLUMNS + 1), stride = n + random_below(7);
+        size_t k = random_below(KN_INT8_BLOCK / KN_INT8_STEP + 1) * KN_INT8_STEP;
+        for (size_t i = 0; i < sizeof a; i++)
+            a[i] = round % 7 ? (uint8_t)random_bits() : 255;
+        for (size_t i = 0; i < PANEL; i++)
+            panel.want[i] = round % 7 ? (uint8_t)random_bits() : 128;
+        bool add = random_bits() % 2;
+        fill_pair(&out, 1);
+        ref->product_int8(a, rows, k, panel.want, want_of(&out), stride, n, NULL, add);
+        tier->product_int8(a, rows, k, panel.want, got_of(&out), stride, n, NULL, add);
+        for (size_t i = 0; i < KN_COUNT(out.want); i++) {
+            int32_t want, got;
+            memcpy(&want, &out.want[i], sizeof want);
+            memcpy(&got, &out.got[i], sizeof got);
+            if (want != got)
+                report(k, (ptrdiff_t)i, want, got);
+        }
+    }
+}
+
+void check_finish_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t n = random_below(KN_INT8_COLUMNS + 1);
+        const float *scale = random_input(input_a, 1e-3f), *bias = random_input(input_b, 1);
+        fill_pair(&out, 1);
+        fill_sums();
+        for (size_t i = 0; i < n; i++) {
+            int32_t c = (int32_t)random_bits() >> 6;
+            memcpy(want_of(&out) + i, &c, sizeof c);
+            memcpy(got_of(&out) + i, &c, sizeof c);
+        }
+        ref->finish_int8(want_of(&out), sums[0] + GUARD, scale, 1e-4f, bias, n);
+        tier->finish_int8(got_of(&out), sums[0] + GUARD, scale, 1e-4f, bias, n);
+        compare_pair(&out, n, 3e-7, 1);
+    }
+}
