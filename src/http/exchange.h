@@ -1,0 +1,72 @@
+/* One request of a client and its answer, as a service (server.h) sees it.
+ *
+ * From `request` on the service owes a decision: forward, reply or collect. It may take it at once or at any later time
+ * before `end`; meanwhile the exchange waits, nothing is read from the client, and if it leaves, `end` comes. Decisions
+ * only note what is to be done, so they may be called in any callback, of any exchange; things happen, and further
+ * callbacks come, when the caller has returned. */
+#ifndef KN_HTTP_EXCHANGE_H
+#define KN_HTTP_EXCHANGE_H
+
+#include "http/head.h"
+#include "http/upstream.h"
+
+typedef struct kn_exchange kn_exchange;
+
+/* What is known about the upstream's work when its part is over. */
+typedef enum kn_upstream_end {
+    KN_UPSTREAM_COMPLETE, /* its answer came to its end, whether or not the client took it */
+    KN_UPSTREAM_UNSENT,   /* it never got a byte: nothing can be running there */
+    KN_UPSTREAM_BROKEN,   /* it cut or garbled its answer, or was silent for too long: it may still be working */
+    KN_UPSTREAM_ABORTED,  /* we closed the connection: client gone, drain out of time, server stopped; it may still be
+                             working */
+} kn_upstream_end;
+
+typedef struct kn_forward {
+    bool upstream_host;  /* send the upstream's own address as Host; else what the client sent */
+    bool watch_request;  /* show the service the data of the request … */
+    bool watch_response; /* … and of the answer */
+    uint64_t drain_ms;   /* when the client leaves: go on reading the answer for at most so long; 0: close at once */
+} kn_forward;
+
+/* Sends the request to the upstream and its answer to the client, and whatever is known by the end to upstream_end. An
+ * exchange is forwarded at most once. After kn_exchange_collect, what was collected goes first. */
+void kn_exchange_forward(kn_exchange *x, kn_upstream *u, const kn_forward *how);
+
+/* A body that the service sends itself. */
+typedef struct kn_reply {
+    unsigned status;
+    const char *type;   /* Content-Type; NULL: no body */
+    const char *fields; /* further lines, each with its CR LF; may be NULL */
+    const void *body;
+    size_t len;
+} kn_reply;
+
+/* Answers the request; everything is copied. The rest of its body is not read. In `failed` this replaces the server's
+ * own, empty answer; the status should be the one that was told. */
+void kn_exchange_reply(kn_exchange *x, const kn_reply *r);
+
+/* Reads the body into memory, at most `limit` bytes of it; then `collected` comes with what there is, complete or up to
+ * the limit, and a new decision is owed. Asks a client for it that waits for 100 Continue. The bytes stay the
+ * exchange's, until its end. */
+void kn_exchange_collect(kn_exchange *x, size_t limit);
+
+/* The head again, while a decision is owed; valid until the caller returns to the loop. NULL later: the service keeps
+ * what it needs of it. */
+const kn_head *kn_exchange_head(kn_exchange *x);
+
+void *kn_exchange_listener(const kn_exchange *x); /* the ctx of its listener */
+void **kn_exchange_user(kn_exchange *x);          /* the service's own, NULL at `request` */
+
+/* Figures for logs and statuses, complete in `end`. */
+typedef struct kn_exchange_facts {
+    uint64_t started_ms;    /* when its head was complete */
+    uint64_t request_bytes; /* of bodies, without framing */
+    uint64_t response_bytes;
+    unsigned status;       /* of the answer; 0: none was begun */
+    bool request_complete; /* all of it was given to the upstream */
+    bool client_left;
+    bool answered; /* the client was sent all of an answer */
+} kn_exchange_facts;
+const kn_exchange_facts *kn_exchange_facts_of(const kn_exchange *x);
+
+#endif

@@ -1,0 +1,83 @@
+#include "http/reply.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char own_fields[] = "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+
+const char *kn_status_reason(unsigned status) {
+    static const struct {
+        unsigned status;
+        const char *reason;
+    } known[] = {
+        { 200, "OK" },
+        { 201, "Created" },
+        { 202, "Accepted" },
+        { 204, "No Content" },
+        { 400, "Bad Request" },
+        { 401, "Unauthorized" },
+        { 403, "Forbidden" },
+        { 404, "Not Found" },
+        { 405, "Method Not Allowed" },
+        { 408, "Request Timeout" },
+        { 409, "Conflict" },
+        { 413, "Content Too Large" },
+        { 414, "URI Too Long" },
+        { 415, "Unsupported Media Type" },
+        { 421, "Misdirected Request" },
+        { 422, "Unprocessable Content" },
+        { 429, "Too Many Requests" },
+        { 431, "Request Header Fields Too Large" },
+        { 500, "Internal Server Error" },
+        { 501, "Not Implemented" },
+        { 502, "Bad Gateway" },
+        { 503, "Service Unavailable" },
+        { 504, "Gateway Timeout" },
+        { 505, "HTTP Version Not Supported" },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].status == status)
+            return known[i].reason;
+    return "";
+}
+
+static void reply_document(kn_exchange *x, unsigned status, const char *type, const char *fields, json_t *document) {
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    json_decref(document);
+    kn_reply r = { .status = text ? status : 500, .type = text ? type : NULL, .fields = fields, .body = text };
+    r.len = text ? strlen(text) : 0;
+    kn_exchange_reply(x, &r);
+    free(text);
+}
+
+void kn_reply_json(kn_exchange *x, unsigned status, json_t *document) {
+    reply_document(x, status, "application/json", own_fields, document);
+}
+
+/* "not_found" as the last part of a URN: "not-found". */
+static void print_type(char *text, size_t room, const char *code) {
+    int start = snprintf(text, room, "urn:kuno:problem:");
+    snprintf(text + start, room - (size_t)start, "%s", code);
+    for (char *c = text + start; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
+void kn_reply_problem(kn_exchange *x, const kn_problem *p) {
+    char type[128], fields[512], retry[40] = "";
+    print_type(type, sizeof type, p->code);
+    if (p->retry_after_s)
+        snprintf(retry, sizeof retry, "Retry-After: %u\r\n", p->retry_after_s);
+    snprintf(fields, sizeof fields, "%s%s%s", own_fields, retry, p->fields ? p->fields : "");
+
+    json_t *document = json_pack("{s:s, s:s, s:i, s:s, s:s*}", "type", type, "title", p->title, "status",
+                                 (int)p->status, "code", p->code, "detail", p->detail);
+    if (document && p->retry_after_s)
+        json_object_set_new(document, "retry_after_seconds", json_integer(p->retry_after_s));
+    if (document && p->pointer)
+        json_object_set_new(
+            document, "errors",
+            json_pack("[{s:s, s:s}]", "pointer", p->pointer, "detail", p->detail ? p->detail : p->title));
+    reply_document(x, p->status, "application/problem+json", fields, document);
+}

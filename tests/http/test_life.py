@@ -1,0 +1,360 @@
+"""How connections live and end: keep-alive, no replays, streams, pressure, clients that leave, limits."""
+
+import random
+import re
+import socket
+import time
+import unittest
+
+import tap
+from wire import OK, Bench, Hangup, answer, answer_and_close, body_of
+from wire import field, has_head, is_whole, receive, request, status
+
+
+def answer_once(upstream, connection, head, buffered):
+    """Answers the first request and closes under the next, after it has been read."""
+    body, rest = body_of(connection, head, buffered)
+    upstream.bodies.append(body)
+    if len(upstream.bodies) > 1:
+        raise Hangup
+    connection.sendall(OK)
+    return rest
+
+
+def answer_expectation(upstream, connection, head, buffered):
+    if field(head, b"Expect"):
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    body, rest = body_of(connection, head, buffered)
+    upstream.bodies.append(body)
+    connection.sendall(OK)
+    return rest
+
+
+def stream_lines(_upstream, connection, _head, buffered):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for i in range(5):
+        line = b'{"i":%d}\n' % i
+        connection.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+        time.sleep(0.2)
+    connection.sendall(b"0\r\n\r\n")
+    return buffered
+
+
+def stream_for_ever(upstream, connection, _head, _buffered):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    try:
+        for _ in range(300):
+            connection.sendall(b"1\r\nx\r\n")
+            time.sleep(0.02)
+    except OSError:
+        upstream.tell()
+    raise Hangup
+
+
+def say_nothing(upstream, connection, _head, _buffered):
+    connection.settimeout(4)
+    while connection.recv(100):
+        pass
+    upstream.tell()
+    raise Hangup
+
+
+def flood(upstream, connection, _head, _buffered):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n")
+    connection.settimeout(1.0)
+    try:
+        while upstream.count < 200000000:
+            upstream.count += connection.send(b"y" * 65536)
+    except OSError:
+        pass
+    upstream.tell()
+    raise Hangup
+
+
+def read_nothing(_upstream, _connection, _head, _buffered):
+    time.sleep(3)
+    raise Hangup
+
+
+class Life(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.bench = Bench()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.bench.close()
+
+    def test_pipelined(self):
+        """pipelined requests are answered in order"""
+        self.bench.up.answers(answer(OK))
+        two = request(b"GET /1 HTTP/1.1") + request(b"GET /2 HTTP/1.1")
+        got, _ = self.bench.ask(two, 2, lambda data: data.count(b"\r\n\r\nok") == 2)
+        self.assertEqual([head.split(b" ")[1] for head in self.bench.up.heads], [b"/1", b"/2"])
+        self.assertEqual(got, OK + OK)
+
+    def test_keep_alive(self):
+        """connections are kept on both sides"""
+        self.bench.up.answers(answer(OK))
+        with self.bench.connect() as connection:
+            for _ in range(3):
+                connection.sendall(request())
+                receive(connection, 2, is_whole)
+        self.assertEqual(len(self.bench.up.heads), 3)
+        self.assertLessEqual(self.bench.up.connections, 1)
+
+    def never_replays(self, line, fields, body):
+        self.bench.up.answers(answer_once)
+        with self.bench.connect() as connection:
+            connection.sendall(request())
+            receive(connection, 2, is_whole)
+            connection.sendall(request(line, fields, body))
+            got, _ = receive(connection, 2, has_head)
+        self.assertEqual(sum(head.startswith(line.split(b" HTTP")[0]) for head in self.bench.up.heads), 1)
+        self.assertEqual(status(got), 502)
+
+    def test_post_is_not_replayed(self):
+        """a POST whose connection dies is sent once"""
+        self.never_replays(b"POST /p HTTP/1.1", b"Content-Length: 3\r\n", b"abc")
+
+    def test_get_is_not_replayed(self):
+        """a GET whose connection dies is sent once"""
+        self.never_replays(b"GET /g HTTP/1.1", b"", b"")
+
+    def test_expect(self):
+        """100 Continue comes from the upstream, before the body"""
+        self.bench.up.answers(answer_expectation)
+        with self.bench.connect() as connection:
+            connection.sendall(request(b"POST /x HTTP/1.1", b"Content-Length: 5\r\nExpect: 100-continue\r\n"))
+            got, _ = receive(connection, 2, has_head)
+            self.assertTrue(got.startswith(b"HTTP/1.1 100"))
+            connection.sendall(b"hello")
+            more, _ = receive(connection, 2, is_whole)
+        self.assertEqual(self.bench.up.bodies, [b"hello"])
+        self.assertIn(b" 200 ", got + more)
+
+    def test_early_answer(self):
+        """an answer before the end of the upload is passed on at once"""
+        self.bench.up.answers(
+            answer_and_close(b"HTTP/1.1 413 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 0.3)
+        )
+        with self.bench.connect() as connection:
+            connection.sendall(request(b"POST /x HTTP/1.1", b"Content-Length: 5000000\r\n"))
+            connection.sendall(b"x" * 1000)
+            got, _ = receive(connection, 2, has_head)
+        self.assertEqual(status(got), 413)
+
+    def test_stream(self):
+        """streamed lines arrive when they are sent"""
+        self.bench.up.answers(stream_lines)
+        arrived = []
+        with self.bench.connect() as connection:
+            connection.sendall(request())
+            start, data = time.monotonic(), b""
+            connection.settimeout(3)
+            while not data.endswith(b"0\r\n\r\n"):
+                data += connection.recv(65536)
+                arrived += [time.monotonic() - start] * (len(re.findall(rb'"i"', data)) - len(arrived))
+        self.assertEqual(len(arrived), 5)
+        self.assertLess(min(when - i * 0.2 for i, when in enumerate(arrived)), 0.1)
+        self.assertLess(max(when - i * 0.2 for i, when in enumerate(arrived)), 0.5)  # a busy machine may be late
+
+    def leaving_is_noticed(self, handler, until):
+        self.bench.up.answers(handler)
+        connection = self.bench.connect()
+        connection.sendall(request())
+        receive(connection, 0.5, until)
+        left = time.monotonic()
+        connection.close()
+        self.assertTrue(self.bench.up.event.wait(4), "the upstream's connection stayed open")
+        self.assertLess(self.bench.up.when - left, 1.0)
+
+    def test_leaves_while_streaming(self):
+        """a client that leaves during a stream ends it within a second"""
+        self.leaving_is_noticed(stream_for_ever, lambda data: data.count(b"x") > 3)
+
+    def test_leaves_before_an_answer(self):
+        """a client that leaves before any answer is noticed within a second"""
+        self.leaving_is_noticed(say_nothing, None)
+
+    def test_slow_client(self):
+        """a client that does not read stops the upstream"""
+        self.bench.up.answers(flood)
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            connection.connect(("127.0.0.1", self.bench.proxy))
+            connection.sendall(request())
+            self.bench.up.event.wait(8)
+        self.assertGreater(self.bench.up.count, 0)
+        self.assertLess(self.bench.up.count, 24e6)
+
+    def test_slow_upstream(self):
+        """an upstream that does not read stops the client"""
+        self.bench.up.answers(read_nothing)
+        sent = 0
+        with self.bench.connect() as connection:
+            connection.settimeout(1.0)
+            connection.sendall(request(b"POST /x HTTP/1.1", b"Content-Length: 200000000\r\n"))
+            try:
+                while sent < 100000000:
+                    sent += connection.send(b"z" * 65536)
+            except OSError:
+                pass
+        self.assertLess(sent, 24e6)
+
+    def test_upgrade(self):
+        """an upgrade is never passed on"""
+        self.bench.up.answers(answer(OK))
+        fields = (
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n"
+        )
+        got, _ = self.bench.ask(request(b"GET /ws HTTP/1.1", fields))
+        self.assertNotEqual(status(got), 101)
+        self.assertEqual(field(self.bench.up.heads[0], b"Upgrade"), [])
+
+    def oversized(self, raw, allowed):
+        self.bench.up.answers(answer(OK))
+        got, closed = self.bench.ask(raw, 2, has_head)
+        self.assertTrue(status(got) in allowed or (closed and not got))
+        self.assertEqual(self.bench.up.heads, [])
+
+    def test_large_field(self):
+        """a field of 200 kB is refused"""
+        self.oversized(request(fields=b"X-Big: " + b"a" * 200000 + b"\r\n"), (431, 400))
+
+    def test_many_fields(self):
+        """5000 fields are refused"""
+        self.oversized(request(fields=b"".join(b"X-%d: a\r\n" % i for i in range(5000))), (431, 400))
+
+    def test_large_target(self):
+        """a target of 200 kB is refused"""
+        self.oversized(request(b"GET /" + b"a" * 200000 + b" HTTP/1.1"), (414, 431, 400))
+
+    def others_are_served_beside(self, start):
+        self.bench.up.answers(answer(OK))
+        crowd = [self.bench.connect() for _ in range(200)]
+        try:
+            for connection in crowd:
+                connection.sendall(start)
+            got, _ = self.bench.ask(request())
+            self.assertEqual(status(got), 200)
+        finally:
+            for connection in crowd:
+                connection.close()
+
+    def test_idle_crowd(self):
+        """200 idle connections keep nobody waiting"""
+        self.others_are_served_beside(b"")
+
+    def test_half_sent_crowd(self):
+        """200 half-sent heads keep nobody waiting"""
+        self.others_are_served_beside(b"GET /x HTTP/1.1\r\nHo")
+
+
+class Limits(unittest.TestCase):
+    """With limits small enough to wait for."""
+
+    def bench(self, *limits, **more):
+        bench = Bench(*limits, **more)
+        self.addCleanup(lambda: bench.program.poll() is None and bench.close())
+        return bench
+
+    def test_trickling_head(self):
+        """a head that is never complete ends its connection, however it trickles"""
+        bench = self.bench("head=1000")
+        with bench.connect() as connection:
+            start, closed = time.monotonic(), False
+            connection.sendall(b"GET /x HTTP/1.1\r\nHost: a\r\n")
+            while not closed and time.monotonic() - start < 5:
+                try:
+                    connection.sendall(b"X-A: b\r\n")
+                except OSError:
+                    break
+                closed = receive(connection, 0.2)[1]
+            self.assertLess(time.monotonic() - start, 4)
+
+    def test_drain(self):
+        """an abandoned stream is read to its end where that must be known"""
+        bench = self.bench("drain=5000", "tell=1")
+        bench.up.answers(stream_lines)
+        with bench.connect() as connection:
+            connection.sendall(request())
+            receive(connection, 1, lambda data: b'"i"' in data)
+        said = [bench.program.stdout.readline() for _ in range(2)]
+        self.assertEqual(said[0], "upstream complete\n")
+        self.assertIn("left=1 answered=0", said[1])
+
+    def test_drain_deadline(self):
+        """a stream that does not end is given up in time"""
+        bench = self.bench("drain=500", "tell=1")
+        bench.up.answers(stream_for_ever)
+        with bench.connect() as connection:
+            connection.sendall(request())
+            receive(connection, 1, lambda data: data.count(b"x") > 3)
+        self.assertEqual(bench.program.stdout.readline(), "upstream aborted\n")
+        self.assertTrue(bench.up.event.wait(2))
+
+    def test_sigterm(self):
+        """SIGTERM lets an exchange come to its end, and nobody new in"""
+        bench = self.bench()
+        bench.up.answers(stream_lines)
+        with bench.connect() as connection:
+            connection.sendall(request())
+            got, _ = receive(connection, 1, lambda data: b'"i"' in data)
+            bench.program.terminate()
+            time.sleep(0.1)
+            with self.assertRaises(OSError):
+                bench.connect().close()
+            more, closed = receive(connection, 3)
+        self.assertTrue((got + more).endswith(b"0\r\n\r\n") and closed)
+        self.assertEqual(bench.program.wait(5), 0)
+
+    def test_too_many_connections(self):
+        """connections beyond the limit are closed, and room is found again"""
+        bench = self.bench("connections=5")
+        bench.up.answers(answer(OK))
+        crowd = [bench.connect() for _ in range(5)]
+        got, closed = bench.ask(request())
+        self.assertEqual((got, closed), (b"", True))
+        for connection in crowd:
+            connection.close()
+        time.sleep(0.1)
+        self.assertEqual(bench.ask(request())[0], OK)
+
+    def test_nobody_there(self):
+        """an upstream that is not there is a bad gateway"""
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            bench = self.bench(upstream=f"127.0.0.1:{unused.getsockname()[1]}")
+            self.assertEqual(status(bench.ask(request())[0]), 502)
+
+    def test_restless_clients(self):
+        """clients that come and go at any moment leave nothing behind"""
+        bench = self.bench()
+        bench.up.answers(stream_lines)
+        bench.ask(request(), 0.1, has_head)
+        time.sleep(0.2)
+        before, chance = bench.descriptors(), random.Random(1)
+        post = request(b"POST /x HTTP/1.1", b"Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n")
+        crowd = []
+        for _ in range(400):
+            connection = bench.connect()
+            raw = chance.choice((request(), post, request() + post))
+            connection.sendall(raw[: chance.randrange(len(raw) + 1)])
+            crowd.append(connection)
+            if len(crowd) > 40:
+                leaving = crowd.pop(chance.randrange(len(crowd)))
+                if chance.random() < 0.5:  # by a reset
+                    leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                leaving.close()
+        for connection in crowd:
+            connection.close()
+        end = time.monotonic() + 5
+        while bench.descriptors() > before and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertLessEqual(bench.descriptors(), before)
+        bench.up.answers(answer(OK))
+        self.assertEqual(bench.ask(request())[0], OK)
+
+
+tap.main()

@@ -1,0 +1,93 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../http/stage.h"
+#include "http/call.h"
+
+/* ---- calls of our own ---- */
+
+static kn_call_result called;
+static char called_body[64];
+static unsigned calls;
+
+static void call_done(void *ctx, const kn_call_result *r) {
+    assert_ptr_equal(ctx, &s);
+    called = *r;
+    calls++;
+    snprintf(called_body, sizeof called_body, "%.*s", (int)r->body.len, r->body.data);
+}
+
+static kn_call *call(const char *json) {
+    kn_call *c = NULL;
+    kn_call_request r = {
+        .method = json ? "POST" : "GET", .target = "/api/ps", .json = json, .answer_limit = 20, .within_ms = 1000
+    };
+    assert_true(kn_call_start(s.r.upstream, &r, call_done, &s, &c, NULL));
+    calls = 0;
+    look();
+    return c;
+}
+
+static void calls_the_upstream_itself(void **state) {
+    (void)state;
+    call("{}");
+    assert_string_equal(s.sent, "POST /api/ps HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"
+                                "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+    upstream_sends("HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n");
+    upstream_sends("14\r\n01234567890123456789\r\n0\r\n\r\n");
+    assert_int_equal(calls, 1);
+    assert_int_equal(called.end, KN_CALL_ANSWERED);
+    assert_int_equal(called.status, 404);
+    assert_string_equal(called_body, "01234567890123456789");
+    s.sent[0] = 0;
+    call(NULL); /* on the same connection */
+    assert_string_equal(s.sent, "GET /api/ps HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
+    upstream_sends(OK);
+    assert_int_equal(called.status, 200);
+}
+
+static void calls_have_limits(void **state) {
+    (void)state;
+    call(NULL);
+    upstream_sends("HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n012345678901234567890");
+    assert_int_equal(called.end, KN_CALL_TOO_LARGE);
+    assert_true(s.upstream_closed);
+    s.upstream = (close(s.upstream), -1);
+    call(NULL);
+    upstream_sends("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123");
+    pass(999);
+    assert_int_equal(calls, 0);
+    pass(1);
+    assert_int_equal(calls, 1);
+    assert_int_equal(called.end, KN_CALL_LATE);
+    assert_true(s.upstream_closed);
+    s.upstream = (close(s.upstream), -1);
+    call(NULL);
+    upstream_sends("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123");
+    upstream_leaves();
+    assert_int_equal(called.end, KN_CALL_BROKEN);
+    kn_call_cancel(call(NULL));
+    look();
+    assert_int_equal(calls, 0);
+    assert_true(s.upstream_closed);
+    close(s.r.listener);
+    kn_call_request r = { .method = "GET", .target = "/", .within_ms = 1000 };
+    kn_error err = { 0 };
+    assert_false(kn_call_start(s.r.upstream, &r, call_done, &s, NULL, &err));
+    assert_int_equal(err.code, KN_E_IO);
+    kn_address unused;
+    s.r.listener = rig_listen(&unused);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        STAGED(calls_the_upstream_itself),
+        STAGED(calls_have_limits),
+    };
+    return cmocka_run_group_tests_name("http call", tests, NULL, NULL);
+}
