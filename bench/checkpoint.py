@@ -283,8 +283,10 @@ class Pools:
 
 
 def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
-    """Writes a file and returns how long it is. sparse: without random numbers, as long as others, of no size on disk.
-    facts: what a GGUF file says beside what others of that model say."""
+    """sparse: without random numbers, as long as others, of no size on disk.
+
+    facts: what a GGUF file says beside what others of that model say.
+    """
     network = NETWORKS[model]
     tensors = network.tensors(network.layers if layers is None else layers)
     if storage in ("q8_0", "q4_k"):
@@ -294,7 +296,7 @@ def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
         head = gguf_head(stored, offsets, said | (facts or {}))
     else:
         stored = list(safetensors_of(tensors, storage, network.marks))
-        stored.sort(key=lambda tensor: -STORAGE[tensor.storage][1])  # so that everything is aligned without room between
+        stored.sort(key=lambda tensor: -STORAGE[tensor.storage][1])  # all is aligned without room between
         offsets, end = lay_out(stored, 1)
         head = safetensors_head(stored, offsets, network.marks if storage == "fp8" else "none")
     pools = Pools(seed)
@@ -307,4 +309,3 @@ def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
             for piece in pools.pieces(tensor):
                 file.write(piece)
         os.ftruncate(file.fileno(), len(head) + end)
-    return len(head) + end

@@ -1,4 +1,4 @@
-"""A tokenizer of Qwen's size and form whose merges are random: it cuts words elsewhere, into tokens of the same kind."""
+"""A tokenizer of Qwen's size and form whose merges are random: words fall into other and more tokens."""
 
 import json
 import random

@@ -158,6 +158,7 @@ void kn_client_leave(kn_exchange *x) {
 void kn_client_abort(kn_exchange *x) {
     x->how.drain_ms = 0;
     kn_relay_give_up(x);
+    x->client_done = true; /* not by its own doing, so it has not left */
     kn_client_leave(x);
     kn_client_check_end(x); /* where the client was gone already */
 }

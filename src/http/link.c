@@ -29,7 +29,8 @@ struct kn_link {
     uint32_t most; /* to be read at once */
     uint8_t state;
     uint8_t interim;
-    uint8_t end, end_status; /* what to tell the owner, in state ENDING */
+    uint8_t end; /* what to tell the owner, in state ENDING */
+    bool late;   /* because it took too long */
     bool to_head, reused, sent, deaf, paused, keep_alive, request_complete;
 };
 
@@ -150,18 +151,17 @@ static void tell_end(kn_task *t) {
     const kn_link_owner *owner = k->owner;
     void *ctx = k->ctx;
     kn_upstream_end end = (kn_upstream_end)k->end;
-    unsigned status = k->end_status == 4 ? 504 : 502;
+    unsigned status = k->late ? 504 : 502;
     close_link(k);
     owner->ended(ctx, end, status);
 }
 
 /* The link is of no use any more; its owner learns of it when whoever calls now has returned. */
-static void fail(kn_link *k, kn_upstream_end end, unsigned status) {
+static void fail(kn_link *k, kn_upstream_end end) {
     if (k->state == ENDING || k->state == CLOSED)
         return;
     k->state = ENDING;
     k->end = (uint8_t)(k->sent ? end : KN_UPSTREAM_UNSENT);
-    k->end_status = status == 504 ? 4 : 2;
     kn_watch_want(k->upstream->loop, &k->socket.watch, 0);
     kn_loop_timer_stop(&k->timer);
     k->task.run = tell_end;
@@ -200,10 +200,12 @@ static bool is_alive(const kn_link *k) {
 
 static void timed_out(kn_timer *t) {
     kn_link *k = KN_HOLDER(t, kn_link, timer);
-    if (k->state == IDLE)
+    if (k->state == IDLE) {
         close_link(k);
-    else
-        fail(k, k->drain_until_ms ? KN_UPSTREAM_ABORTED : KN_UPSTREAM_BROKEN, k->state == CONNECTING ? 502 : 504);
+        return;
+    }
+    k->late = k->state != CONNECTING;
+    fail(k, k->drain_until_ms ? KN_UPSTREAM_ABORTED : KN_UPSTREAM_BROKEN);
 }
 
 static kn_link *take_idle(kn_upstream *u) {
@@ -236,7 +238,7 @@ kn_link *kn_link_open(kn_upstream *u, const kn_link_owner *owner, void *ctx, boo
     k->owner = owner;
     k->ctx = ctx;
     k->to_head = to_head;
-    k->sent = k->deaf = k->paused = k->request_complete = false;
+    k->late = k->sent = k->deaf = k->paused = k->request_complete = false;
     k->interim = 0;
     k->most = KN_HTTP_READ_MIN;
     k->drain_until_ms = 0;
@@ -261,7 +263,7 @@ void kn_link_send(kn_link *k, kn_batch *b) {
         kn_socket_drop_held(&k->socket);
         good = dial(k) && kn_socket_send(&k->socket, b, k->state == CONNECTING, &went);
         if (!good)
-            fail(k, KN_UPSTREAM_UNSENT, 502);
+            fail(k, KN_UPSTREAM_UNSENT);
     } else if (!good) {
         become_deaf(k);
     }
@@ -294,7 +296,7 @@ void kn_link_drain(kn_link *k, uint64_t until_ms) {
     k->drain_until_ms = until_ms;
     k->paused = false;
     if (!k->sent) {
-        fail(k, KN_UPSTREAM_UNSENT, 502);
+        fail(k, KN_UPSTREAM_UNSENT);
     } else if (!k->request_complete && !k->deaf && k->state != ENDING) {
         become_deaf(k);
         shutdown(k->socket.watch.fd, SHUT_WR);
@@ -382,7 +384,7 @@ static void process(kn_link *k, kn_window w) {
         kn_input_drop(&k->in);
         finish(k, nothing_left);
     } else if (!good || !kn_input_keep(&k->in, w, used)) {
-        fail(k, KN_UPSTREAM_BROKEN, 502);
+        fail(k, KN_UPSTREAM_BROKEN);
     } else {
         arrange(k);
     }
@@ -393,7 +395,7 @@ static void process_end(kn_link *k, kn_read how) {
     if (k->state == BODY && how == KN_READ_END)
         kn_body_end(&k->body);
     if (k->state != BODY || !k->body.complete) {
-        fail(k, KN_UPSTREAM_BROKEN, 502);
+        fail(k, KN_UPSTREAM_BROKEN);
         return;
     }
     k->keep_alive = false;
@@ -414,10 +416,19 @@ static void read_answer(kn_link *k) {
     }
 }
 
+/* Where nobody listens on a port that the system may give to those who connect, it can give us that very port, and then
+ * we have reached ourselves. */
+static bool has_reached_itself(const kn_link *k) {
+    kn_address own = { .len = sizeof own.storage };
+    const kn_address *there = &k->upstream->address;
+    return !getsockname(k->socket.watch.fd, (struct sockaddr *)&own.storage, &own.len) && kn_address_port(there) &&
+           kn_address_port(&own) == kn_address_port(there) && kn_address_is_same_host(&own, there);
+}
+
 static bool has_connected(kn_link *k) {
     int error = 0;
     socklen_t len = sizeof error;
-    if (getsockopt(k->socket.watch.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error)
+    if (getsockopt(k->socket.watch.fd, SOL_SOCKET, SO_ERROR, &error, &len) || error || has_reached_itself(k))
         return false;
     k->state = HEAD;
     return true;
@@ -431,7 +442,7 @@ static void ready(kn_watch *w, uint32_t events) {
     }
     bool had_room = kn_link_has_room(k);
     if (k->state == CONNECTING && !has_connected(k)) {
-        fail(k, KN_UPSTREAM_UNSENT, 502);
+        fail(k, KN_UPSTREAM_UNSENT);
         return;
     }
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR) && !k->deaf) {

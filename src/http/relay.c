@@ -122,6 +122,8 @@ size_t kn_relay_request(kn_exchange *x, kn_window w) {
     if (x->facts.request_complete)
         kn_link_request_is_complete(x->link);
     send_request(x, x->facts.request_complete);
+    if (!kn_link_has_room(x->link)) /* whoever sends faster than the upstream reads has less held for him */
+        x->most = KN_MAX(x->most / 2, (uint32_t)KN_HTTP_READ_MIN);
     return used;
 }
 

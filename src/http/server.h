@@ -53,7 +53,8 @@ typedef struct kn_server kn_server;
 
 bool kn_server_new(kn_http *h, const kn_server_limits *limits, kn_server **ret, kn_error *err);
 
-/* Cuts what is left, as kn_server_cut does. */
+/* Cuts what is left, as kn_server_cut does. Like drain and cut it is called from outside of services: by a signal, a
+ * timer, a task, or after the loop. */
 void kn_server_free(kn_server *s);
 
 /* Starts to listen. [::] takes IPv4, too. ret_address (may be NULL): where, with the port that the system chose for

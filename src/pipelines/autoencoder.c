@@ -76,7 +76,7 @@ static bool code_piece(const struct coding *c, int y0, int x0, int h, int w, str
     kn_run *r = c->coder->run;
     size_t cells = (size_t)h * w, in = cells * c->in_side * c->in_side * c->in_channels;
     size_t places = cells * c->out_side * c->out_side, out = places * c->out_channels;
-    float *rows = malloc(sizeof(float) * KN_MAX(in, out)), *planes = malloc(sizeof(float) * out);
+    float *rows = malloc(sizeof(float) * KN_MAX(in, out)), *planes = calloc(out, sizeof *planes);
     bool ok = (rows && planes) || kn_fail_nomem(err, sizeof(float) * (KN_MAX(in, out) + out));
     if (ok) {
         const int64_t dim[] = { (int64_t)h * c->in_side, (int64_t)w * c->in_side, c->in_channels };
@@ -163,11 +163,11 @@ static bool code_tiles(const struct coding *c, struct tiling t, struct piece *re
                         .channels = c->out_channels,
                         .step = stride * c->out_side,
                         .overlap = (tile - stride) * c->out_side };
-    size_t bytes = sizeof(float) * (size_t)m.whole.h * m.whole.w * m.channels;
-    m.whole.at = malloc(bytes);
+    size_t n = (size_t)m.whole.h * m.whole.w * m.channels;
+    m.whole.at = calloc(n, sizeof *m.whole.at);
     /* Two rows of tiles are alive at a time: each is blended with the one above and the one to its left. */
     struct piece *pieces = calloc((size_t)columns * 2, sizeof *pieces);
-    bool ok = (m.whole.at && pieces) || kn_fail_nomem(err, bytes);
+    bool ok = (m.whole.at && pieces) || kn_fail_nomem(err, sizeof(float) * n);
     for (int i = 0; ok && i < rows; i++) {
         struct piece *above = pieces + (size_t)((i + 1) % 2) * columns, *here = pieces + (size_t)(i % 2) * columns;
         for (int j = 0; ok && j < columns; j++) {
@@ -233,7 +233,7 @@ static void follow(const struct coding *c) {
 bool kn_encode_picture(const kn_coder *c, const kn_image *picture, float **ret, kn_error *err) {
     int factor = c->kind->factor;
     struct coding e = encoding(c, picture, (int)picture->height / factor, (int)picture->width / factor);
-    struct piece latent;
+    struct piece latent = { 0 };
     if (!code(&e, &latent, err))
         return false;
     *ret = latent.at;
@@ -242,7 +242,7 @@ bool kn_encode_picture(const kn_coder *c, const kn_image *picture, float **ret, 
 
 bool kn_decode_latent(const kn_coder *c, const float *latent, int h, int w, float **ret, kn_error *err) {
     struct coding d = decoding(c, latent, h, w);
-    struct piece picture;
+    struct piece picture = { 0 };
     if (!code(&d, &picture, err))
         return false;
     size_t n = (size_t)picture.h * picture.w * d.out_channels;

@@ -104,7 +104,7 @@ static unsigned count_requests(const sight *s) {
 static void look(play *p) {
     rig_run(&p->r);
     for (int fd; p->upstream_count < UPSTREAMS && (fd = rig_accept(&p->r)) >= 0;) {
-        char *bytes = calloc(1, SEEN_MAX);
+        char *bytes = calloc(1, SEEN_MAX + 1); /* ends in NUL */
         require(bytes);
         p->upstreams[p->upstream_count++] = (sight){ fd, 0, bytes };
     }
@@ -112,8 +112,8 @@ static void look(play *p) {
         sight *s = &p->upstreams[i];
         if (s->fd < 0)
             continue;
-        rig_take(s->fd, s->bytes + s->len, SEEN_MAX - s->len);
-        s->len += strlen(s->bytes + s->len); /* no NUL passes the proxy but in bodies, where reading may stop */
+        for (ssize_t n; (n = recv(s->fd, s->bytes + s->len, SEEN_MAX - s->len, 0)) > 0;)
+            s->len += (size_t)n;
     }
     for (int i = 0; i < CLIENTS; i++) {
         static char ignored[1 << 16];
