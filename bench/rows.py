@@ -191,8 +191,8 @@ def decoders():
     for size in (512, 1024):
         for name, kind, title, model, good, excellent in vaes:
             yield Row(f"decode-{name}-{size}", "decode", f"{title}, decoding {size}x{size}",
-                      stage("decode", model, "bf16", 1, size, 1), ("torch", {"kind": kind, "size": size}), good,
-                      excellent)
+                      stage("decode", model, "bf16", MODELS[model].measured, size, 1),
+                      ("torch", {"kind": kind, "size": size}), good, excellent)
 
 
 def programs():

@@ -19,14 +19,18 @@ class Turns:
 
     def __init__(self):
         self.start = self.cpu = None
+        self.out = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # one of the packages closes the other one
 
-    def __call__(self, step, steps, seconds, *rest):
+    def tell(self, **what):
+        print(json.dumps(what), file=self.out, flush=True)
+
+    def __call__(self, step, steps, *rest):
         if steps != MOST_STEPS or step < 1:
             return
         if self.start is not None:
-            took = {"seconds": time.perf_counter() - self.start, "cpu_seconds": time.process_time() - self.cpu}
-            print(json.dumps({"bench": "run"} | took), flush=True)
-        print(json.dumps({"bench": "ready"}), flush=True)
+            seconds, cpu_seconds = time.perf_counter() - self.start, time.process_time() - self.cpu
+            self.tell(bench="run", seconds=seconds, cpu_seconds=cpu_seconds)
+        self.tell(bench="ready")
         if not sys.stdin.readline():
             os._exit(0)  # nothing is to be decoded, and nothing else stops the library
         self.start, self.cpu = time.perf_counter(), time.process_time()

@@ -7,15 +7,26 @@
 /* Weights are fixed-point numbers: 8 bits for the sample, 2 for overshoot, the rest of 32 for the weight. */
 enum { FRACTION_BITS = 32 - 8 - 2 };
 
-static const double lanczos_support = 3;
-
 static double sinc(double x) {
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
 static double lanczos(double x) {
-    return x >= -lanczos_support && x < lanczos_support ? sinc(x) * sinc(x / lanczos_support) : 0;
+    return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0;
 }
+
+static double bicubic(double x) {
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+static const struct filter {
+    double support;
+    double (*weight)(double x);
+} filters[] = { [KN_LANCZOS] = { 3, lanczos }, [KN_BICUBIC] = { 2, bicubic } };
 
 /* How one axis is resized: sample i of the result is a weighted sum of `count[i]` samples from `first[i]` on. */
 struct axis {
@@ -32,8 +43,8 @@ static void axis_free(struct axis *a) {
 }
 #define AUTO_AXIS KN_CLEANUP(axis_free) struct axis
 
-static bool axis_new(struct axis *a, uint32_t from, uint32_t to, kn_error *err) {
-    double scale = (double)from / to, stretch = fmax(scale, 1), support = lanczos_support * stretch;
+static bool axis_new(struct axis *a, uint32_t from, uint32_t to, const struct filter *f, kn_error *err) {
+    double scale = (double)from / to, stretch = fmax(scale, 1), support = f->support * stretch;
     *a = (struct axis){ .to = to, .taps = (size_t)ceil(support) * 2 + 1 };
     a->first = calloc(to, sizeof *a->first);
     a->count = calloc(to, sizeof *a->count);
@@ -45,7 +56,7 @@ static bool axis_new(struct axis *a, uint32_t from, uint32_t to, kn_error *err) 
         uint32_t first = (uint32_t)fmax(centre - support + 0.5, 0);
         uint32_t count = (uint32_t)fmin(centre + support + 0.5, from) - first;
         for (uint32_t k = 0; k < count; k++) {
-            exact[k] = lanczos((k + first - centre + 0.5) * (1 / stretch));
+            exact[k] = f->weight((k + first - centre + 0.5) * (1 / stretch));
             sum += exact[k];
         }
         for (uint32_t k = 0; k < count; k++) {
@@ -64,10 +75,10 @@ static uint8_t clamped(int32_t sum) {
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static bool resize_rows(kn_image *image, uint32_t width, kn_error *err) {
+static bool resize_rows(kn_image *image, uint32_t width, const struct filter *f, kn_error *err) {
     AUTO_AXIS a;
     kn_image wide = { 0 };
-    if (!axis_new(&a, image->width, width, err) || !kn_image_new(width, image->height, image->channels, &wide, err))
+    if (!axis_new(&a, image->width, width, f, err) || !kn_image_new(width, image->height, image->channels, &wide, err))
         return false;
     unsigned channels = image->channels;
     uint8_t *to = wide.pixels;
@@ -90,12 +101,13 @@ static bool resize_rows(kn_image *image, uint32_t width, kn_error *err) {
     return true;
 }
 
-static bool resize_columns(kn_image *image, uint32_t height, kn_error *err) {
+static bool resize_columns(kn_image *image, uint32_t height, const struct filter *f, kn_error *err) {
     AUTO_AXIS a;
     kn_image high = { 0 };
     size_t row_bytes = (size_t)image->width * image->channels;
     int32_t *sum = NULL;
-    if (!axis_new(&a, image->height, height, err) || !kn_image_new(image->width, height, image->channels, &high, err))
+    if (!axis_new(&a, image->height, height, f, err) ||
+        !kn_image_new(image->width, height, image->channels, &high, err))
         return false;
     sum = malloc(row_bytes * sizeof *sum);
     if (!sum) {
@@ -138,7 +150,9 @@ static void unpremultiply(kn_image *image) {
     }
 }
 
-bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_image *ret, kn_error *err) {
+bool kn_image_resize_by(const kn_image *from, uint32_t width, uint32_t height, kn_filter filter, kn_image *ret,
+                        kn_error *err) {
+    const struct filter *f = &filters[filter];
     kn_image image = { 0 };
     if (!kn_image_new(from->width, from->height, from->channels, &image, err))
         return false;
@@ -149,9 +163,9 @@ bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_i
     /* The axis that loses more goes first. An axis that keeps its size is not filtered. */
     int64_t lost_columns = (int64_t)from->width - width, lost_rows = (int64_t)from->height - height;
     bool columns_first = lost_rows > 0 && lost_rows > 2 * lost_columns;
-    bool ok = !higher || !columns_first || resize_columns(&image, height, err);
-    ok = ok && (!wider || resize_rows(&image, width, err));
-    ok = ok && (!higher || columns_first || resize_columns(&image, height, err));
+    bool ok = !higher || !columns_first || resize_columns(&image, height, f, err);
+    ok = ok && (!wider || resize_rows(&image, width, f, err));
+    ok = ok && (!higher || columns_first || resize_columns(&image, height, f, err));
     if (!ok) {
         kn_image_free(&image);
         return false;
@@ -160,6 +174,10 @@ bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_i
         unpremultiply(&image);
     *ret = image;
     return true;
+}
+
+bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_image *ret, kn_error *err) {
+    return kn_image_resize_by(from, width, height, KN_LANCZOS, ret, err);
 }
 
 /* To the nearest multiple of 32, ties to the even one, as Python rounds. */

@@ -1,12 +1,17 @@
-/* Resizing to the byte as PIL's Lanczos does it, which is what the reference pipelines feed their models with; and the
- * sizes that they choose. */
+/* Resizing to the byte as PIL does it, which is what the reference pipelines feed their models with; and the sizes that
+ * they choose. */
 #ifndef KN_IMAGE_RESIZE_H
 #define KN_IMAGE_RESIZE_H
 
 #include "image/image.h"
 
+/* Lanczos for pictures; some vision encoders were trained with bicubic. */
+typedef enum kn_filter { KN_LANCZOS, KN_BICUBIC } kn_filter;
+
 /* Transparent pixels do not bleed: with an alpha channel, colours are weighted by it. Neither side is 0. */
-bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_image *ret, kn_error *err);
+bool kn_image_resize_by(const kn_image *from, uint32_t width, uint32_t height, kn_filter filter, kn_image *ret,
+                        kn_error *err);
+bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_image *ret, kn_error *err); /* Lanczos */
 
 /* The size at which Qwen-Image 2.1 sees a reference: about resolution² pixels of the same aspect, both sides multiples
  * of 32; resolution 0: its own size, rounded to these. */

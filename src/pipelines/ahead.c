@@ -13,8 +13,8 @@ static void *fetch(void *ctx) {
 }
 
 static bool is_worth_it(const kn_component *now, const kn_component *next) {
-    uint64_t available = kn_memory_available(), bytes = kn_component_bytes(next);
-    return bytes >= LEAST && bytes + kn_component_bytes(now) + SPARE <= available &&
+    uint64_t available = kn_memory_available(), bytes = next->bytes;
+    return bytes >= LEAST && bytes + now->bytes + SPARE <= available &&
            kn_weights_are_near(now->file, kn_section_of(now->prefix));
 }
 

@@ -17,6 +17,7 @@ static bool bind(kn_component *c, bool check_only, kn_error *err) {
         kn_binder_free(b);
         return false;
     }
+    c->bytes = kn_binder_bytes(b);
     if (check_only)
         kn_binder_free(b);
     else
@@ -66,16 +67,6 @@ bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *so
 
 bool kn_component_load(kn_component *c, kn_error *err) {
     return c->binder || bind(c, false, err) || kn_fail_within(err, "%s", c->slot->name);
-}
-
-uint64_t kn_component_bytes(const kn_component *c) {
-    const char *section = kn_section_of(c->prefix);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < kn_weights_count(c->file); i++) {
-        const kn_entry *e = kn_weights_at(c->file, i);
-        bytes += strncmp(e->name, section, strlen(section)) == 0 ? e->bytes : 0;
-    }
-    return bytes;
 }
 
 void kn_component_unload(kn_component *c) {

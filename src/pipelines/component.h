@@ -10,6 +10,7 @@ typedef struct kn_component {
     void *network; /* filled by slot->take */
     kn_weights *file;
     kn_binder *binder; /* NULL: not loaded */
+    uint64_t bytes;    /* of the tensors that the network uses, as stored */
     char prefix[KN_PREFIX_MAX];
 } kn_component;
 
@@ -17,7 +18,6 @@ typedef struct kn_component {
  * knows. Reads no tensor data. */
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err);
 bool kn_component_load(kn_component *c, kn_error *err); /* does nothing when loaded */
-uint64_t kn_component_bytes(const kn_component *c);     /* of its own tensors in the file */
 void kn_component_unload(kn_component *c);              /* also gives the file's pages back */
 void kn_component_close(kn_component *c);
 

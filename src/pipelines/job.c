@@ -44,7 +44,7 @@ bool kn_job_begin(kn_job *j, kn_stage stage, kn_component *c, kn_error *err) {
             return false;
     }
     *s = (kn_stage_report){
-        .name = names[stage], .load_seconds = kn_now() - start, .weight_bytes = kn_component_bytes(c), .runs = 1
+        .name = names[stage], .load_seconds = kn_now() - start, .weight_bytes = c->bytes, .runs = 1
     };
     kn_run_peak_bytes(&j->run);
     s->seconds = -kn_now();

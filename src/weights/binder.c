@@ -33,7 +33,8 @@ struct kn_binder {
     const kn_weights *w;
     char prefix[PREFIX_ROOM];
     bool check_only;
-    bool *taken; /* [count of w] */
+    bool *taken;    /* [count of w] */
+    uint64_t bytes; /* stored ones of what was taken to be used */
     kn_quantization quant;
     copy *copies;
     kn_code code; /* of the first problem */
@@ -62,7 +63,9 @@ static full_name full_name_of(const char *prefix, const char *fmt, va_list ap) {
     va_end(ap)
 
 static void mark(kn_binder *b, const kn_entry *e) {
-    b->taken[e - b->w->entry] = true;
+    bool *taken = &b->taken[e - b->w->entry];
+    b->bytes += *taken ? 0 : e->bytes;
+    *taken = true;
 }
 
 static void note(kn_binder *b, problems *to, kn_code code, const char *fmt, ...) KN_PRINTF(4, 5);
@@ -469,6 +472,10 @@ void kn_binder_fail(kn_binder *b, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     note(b, &b->wrong, KN_E_FORMAT, "%s", text);
+}
+
+uint64_t kn_binder_bytes(const kn_binder *b) {
+    return b->bytes;
 }
 
 bool kn_binder_finish(kn_binder *b, kn_error *err) {

@@ -127,6 +127,9 @@ void kn_ignore_outside(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
 /* Records that the shapes contradict each other; shown by kn_binder_finish. */
 void kn_binder_fail(kn_binder *b, const char *fmt, ...) KN_PRINTF(2, 3);
 
+/* What the taken tensors take up in the file; nothing of what is ignored. */
+uint64_t kn_binder_bytes(const kn_binder *b);
+
 /* All taken, nothing missing, nothing left? Errors name the keys. */
 bool kn_binder_finish(kn_binder *b, kn_error *err);
 

@@ -387,6 +387,23 @@ static void a_conversion_has_a_limit(void **state) {
     close(fd);
 }
 
+static void counts_the_bytes_of_what_is_used_once(void **state) {
+    (void)state;
+    static const float two[] = { 1, 2 };
+    maker m;
+    make_begin(&m);
+    make_tensor(&m, "head", "F32", "1, 2", two, sizeof two);
+    make_tensor(&m, "a.weight", "F32", "1, 2", two, sizeof two);
+    make_tensor(&m, "a.bias", "F32", "1", two, 4);
+    opened o = open_for(&m, "");
+    kn_ignore(o.b, "head");
+    kn_take_matrix(o.b, 1, 2, "a");
+    kn_take_matrix(o.b, 1, 2, "a"); /* also used elsewhere */
+    assert_int_equal(kn_binder_bytes(o.b), 12);
+    finishes(&o);
+    done(&o);
+}
+
 static void an_empty_file_has_no_tensors(void **state) {
     (void)state;
     maker m;
@@ -427,6 +444,7 @@ int main(void) {
         cmocka_unit_test(long_names_keep_their_end_and_whole_characters),
         cmocka_unit_test(refuses_vectors_that_hold_a_nan_or_an_infinity),
         cmocka_unit_test(a_conversion_has_a_limit),
+        cmocka_unit_test(counts_the_bytes_of_what_is_used_once),
         cmocka_unit_test(an_empty_file_has_no_tensors),
         cmocka_unit_test(a_prefix_has_a_limit),
     };

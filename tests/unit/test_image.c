@@ -203,12 +203,16 @@ static void transparency_goes_over_white_to_the_byte(void **state) {
     kn_image_free(&image);
 }
 
-static kn_image resized(const kn_image *from, uint32_t width, uint32_t height) {
+static kn_image resized_by(const kn_image *from, uint32_t width, uint32_t height, kn_filter filter) {
     kn_image image = { 0 };
     kn_error err = { 0 };
-    assert_true(kn_image_resize(from, width, height, &image, &err));
+    assert_true(kn_image_resize_by(from, width, height, filter, &image, &err));
     assert_int_equal(image.channels, from->channels);
     return image;
+}
+
+static kn_image resized(const kn_image *from, uint32_t width, uint32_t height) {
+    return resized_by(from, width, height, KN_LANCZOS);
 }
 
 static kn_image without_alpha(const kn_image *rgba) {
@@ -223,16 +227,17 @@ static kn_image without_alpha(const kn_image *rgba) {
 static void resizing_equals_the_reference_to_the_byte(void **state) {
     (void)state;
     json_t *cases = golden_json("image/resize/cases.json"), *row = NULL;
-    assert_int_equal(json_array_size(cases), 15);
+    assert_int_equal(json_array_size(cases), 17);
     size_t i = 0;
     json_array_foreach(cases, i, row) {
         const char *source = golden_text(row, "source"), *file = golden_text(row, "file");
         uint32_t width = (uint32_t)golden_size(row, "width"), height = (uint32_t)golden_size(row, "height");
-        kn_image from = read_picture("resize/", source), got = resized(&from, width, height);
+        kn_filter filter = *golden_text(row, "filter") ? KN_BICUBIC : KN_LANCZOS;
+        kn_image from = read_picture("resize/", source), got = resized_by(&from, width, height, filter);
         expect_picture(&got, "resize/", file, 0);
         if (strcmp(source, "RGBA.png") != 0) {
             kn_image rgb = without_alpha(&from);
-            got = resized(&rgb, width, height);
+            got = resized_by(&rgb, width, height, filter);
             expect_picture(&got, "resize/", file, 0);
             kn_image_free(&rgb);
         }

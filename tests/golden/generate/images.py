@@ -35,6 +35,11 @@ def resizes(out, rng, v):
             file = f"{mode}-{tw}x{th}.png"
             source.resize((tw, th), Image.Resampling.LANCZOS).save(f"{out}/{file}")
             cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th))
+        if mode == "RGB":  # pictures as vision encoders take them have no alpha
+            for tw, th in ((w // 3, h // 4), (w * 2 + 1, h + 9)):
+                file = f"{mode}-bicubic-{tw}x{th}.png"
+                source.resize((tw, th), Image.Resampling.BICUBIC).save(f"{out}/{file}")
+                cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th, filter="bicubic"))
     rows(f"{out}/cases.json", cases)
 
 
