@@ -98,6 +98,14 @@ static bool serve(service *s, const kn_config *c, const char *from, kn_error *er
     return kn_loop_run(s->loop, err);
 }
 
+/* To pass everything on to the upstream instead would look like success. */
+static bool has_no_workers(const kn_config *c, kn_error *err) {
+    return c->worker_count == 0 ||
+           kn_fail(err, KN_E_UNSUPPORTED,
+                   "'managed' asks for workers, which this version cannot run; leave it out to serve the Ollama at %s",
+                   kn_address_print(&c->upstream).text);
+}
+
 int kn_serve_run(const kn_serve_options *o) {
     service s = { 0 };
     kn_config c;
@@ -107,7 +115,8 @@ int kn_serve_run(const kn_serve_options *o) {
     raise_descriptor_limit();
     if (!kn_service_config(o->config, &c, &from, &err))
         return kn_report("config", &err);
-    bool ok = kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) && serve(&s, &c, from, &err);
+    bool ok = has_no_workers(&c, &err) && kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) &&
+              serve(&s, &c, from, &err);
     kn_gateway_free(s.gateway);
     if (s.loop)
         kn_loop_free(s.loop);
