@@ -128,13 +128,13 @@ void kn_condition_cut(kn_condition *c, size_t most) {
 
 static size_t bytes_of(const kn_condition *c) {
     return (c->text ? strlen(c->text) : 0) + (size_t)c->picture.width * c->picture.height * c->picture.channels +
-           c->tokens.n * sizeof *c->tokens.id + kn_values_count(&c->values) * sizeof(float);
+           c->tokens.n * sizeof *c->tokens.id + (c->values.at ? kn_values_count(&c->values) * sizeof(float) : 0);
 }
 
 void kn_conditions_trim(kn_conditions *c) {
     size_t bytes = 0, kept = c->count;
     for (size_t i = c->count, n = 0; i-- > 0;) {
-        bool made = c->at[i]->values.at != NULL;
+        bool made = c->at[i]->is_made;
         bytes += made ? bytes_of(c->at[i]) : 0;
         if (made && bytes <= KN_CONDITIONS_BYTES && ++n <= KN_CONDITIONS_COUNT) {
             c->at[--kept] = c->at[i];

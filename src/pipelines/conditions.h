@@ -27,11 +27,13 @@ typedef struct kn_condition {
     uint64_t about[KN_MAX_REFERENCES]; /* serial numbers of theirs; 0: none */
     kn_image picture;
 
-    /* What was made of it: of a prompt the rows that condition, of a picture its latent [channels][h][w]. */
+    /* What was made of it: of a prompt the rows that condition, of a picture its latent [channels][h][w], or nothing if
+     * only the vision encoder sees it. */
     kn_tokens tokens; /* of a prompt in its template */
     int64_t skip;     /* so many of them come before what the diffusion model is to know */
     int dropped;      /* tokens of the prompt that were too many */
-    kn_values values; /* none: still to be made */
+    kn_values values;
+    bool is_made; /* nothing is left to do about it */
 
     uint64_t serial; /* no other one of the pipeline's has it */
 } kn_condition;

@@ -40,7 +40,8 @@ static bool next(kn_json_reader *j, kn_json_text *key) {
     return j->err->code == KN_OK && kn_json_key(j, key);
 }
 
-static void read_vision(kn_json_reader *j, kn_vision_layout *l) {
+static void read_vision(kn_json_reader *j, kn_vl_config *c) {
+    kn_vision_layout *l = &c->vision;
     kn_json_text key;
     for (bool in = enter(j); in && next(j, &key);) {
         if (kn_json_is(key, "depth"))
@@ -51,6 +52,10 @@ static void read_vision(kn_json_reader *j, kn_vision_layout *l) {
             l->heads = read_int(j);
         else if (kn_json_is(key, "deepstack_visual_indexes"))
             l->deepstack_count = read_ints(j, l->deepstack, KN_VISION_MAX_DEEPSTACK);
+        else if (kn_json_is(key, "window_size"))
+            c->window_pixels = read_int(j);
+        else if (kn_json_is(key, "fullatt_block_indexes"))
+            c->whole_count = read_ints(j, c->whole, KN_VISION_MAX_BLOCKS);
         else
             kn_json_skip(j, NULL);
     }
@@ -87,7 +92,7 @@ bool kn_vl_config_read(const char *text, size_t len, kn_vl_config *ret, kn_error
     kn_json_object(&j);
     while (next(&j, &key)) {
         if (kn_json_is(key, "vision_config"))
-            read_vision(&j, &found.vision);
+            read_vision(&j, &found);
         else if (kn_json_is(key, "text_config"))
             read_text(&j, found.sections);
         else

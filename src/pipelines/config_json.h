@@ -9,7 +9,9 @@ enum { KN_CONFIG_BYTES_MAX = 1 << 20 };
 
 typedef struct kn_vl_config {
     kn_vision_layout vision; /* depth 0: not told */
-    int sections[3];         /* of rotary pairs to time, row and column; all 0: not told */
+    int window_pixels;       /* of Qwen2.5-VL: a window's side, and the blocks that see the whole picture */
+    int whole_count, whole[KN_VISION_MAX_BLOCKS];
+    int sections[3]; /* of rotary pairs to time, row and column; all 0: not told */
 } kn_vl_config;
 
 /* The config.json beside model_path, or in it if it is a folder. None, or one about something else, tells nothing and

@@ -23,9 +23,10 @@ typedef struct kn_job {
     const kn_hooks *hooks;
     kn_draw_report *report;
     kn_run run;
-    int channels, h, w;        /* of the latent */
-    kn_conditions *conditions; /* the pipeline's; in a plan its own */
-    kn_condition *reference[KN_MAX_REFERENCES], *start, *prompt[KN_SIDES];
+    int channels, h, w;                                                   /* of the latent */
+    kn_conditions *conditions;                                            /* the pipeline's; in a plan its own */
+    kn_condition *reference[KN_MAX_REFERENCES], *seen[KN_MAX_REFERENCES]; /* for the VAE; for the vision encoder */
+    kn_condition *start, *prompt[KN_SIDES];
     void *state;         /* the architecture's: what its functions keep for each other, zeroed at the beginning */
     uint64_t host_bytes; /* that the stage takes beside the run's memory */
     kn_ahead ahead;
@@ -61,8 +62,10 @@ struct kn_stages {
     /* latent: a row per patch; the output has the same shape. */
     kn_tensor (*output)(kn_job *j, kn_side side, kn_tensor latent, float sigma);
 
-    /* Of those that take reference pictures. */
+    /* Of those that take reference pictures: the size at which the VAE gets one, and the vision encoder (NULL: the
+     * same). */
     void (*reference_size)(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height);
+    void (*seen_size)(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height);
     bool (*see)(kn_job *j, int reference, kn_error *err); /* by the vision encoder; goes to the state */
     bool (*sees)(kn_pipeline *p, kn_error *err);          /* whether the vision encoder fits the rest */
 };

@@ -61,16 +61,24 @@ static kn_condition *picture_of_size(kn_job *j, const kn_image *given, uint32_t 
     return c;
 }
 
+static bool find_reference(kn_job *j, int i, kn_error *err) {
+    const kn_stages *stages = j->pipeline->stages;
+    const kn_image *given = &j->recipe->references[i];
+    uint32_t width = 0, height = 0;
+    stages->reference_size(j->recipe, given, &width, &height);
+    j->reference[i] = j->seen[i] = picture_of_size(j, given, width, height, err);
+    if (!j->reference[i] || !stages->seen_size)
+        return j->reference[i] != NULL;
+    stages->seen_size(j->recipe, given, &width, &height);
+    j->seen[i] = picture_of_size(j, given, width, height, err);
+    return j->seen[i] != NULL;
+}
+
 static bool find_pictures(kn_job *j, kn_error *err) {
     const kn_recipe *recipe = j->recipe;
     bool ok = true;
-    for (int i = 0; ok && i < recipe->reference_count; i++) {
-        const kn_image *given = &recipe->references[i];
-        uint32_t width = 0, height = 0;
-        j->pipeline->stages->reference_size(recipe, given, &width, &height);
-        j->reference[i] = picture_of_size(j, given, width, height, err);
-        ok = j->reference[i] != NULL;
-    }
+    for (int i = 0; ok && i < recipe->reference_count; i++)
+        ok = find_reference(j, i, err);
     if (ok && recipe->init_image) {
         j->start = picture_of_size(j, recipe->init_image, (uint32_t)recipe->width, (uint32_t)recipe->height, err);
         ok = j->start != NULL;
@@ -113,7 +121,7 @@ static bool encode_pictures(kn_job *j, kn_error *err) {
         ok = kn_job_begin(j, KN_STAGE_PICTURES, vae, err);
         for (int i = 0; ok && i < count; i++)
             if (!list[i]->values.at) /* the same picture may have been given twice */
-                ok = make_latent(j, &list[i]->picture, &list[i]->values, err);
+                ok = list[i]->is_made = make_latent(j, &list[i]->picture, &list[i]->values, err);
         kn_job_end(j, KN_STAGE_PICTURES, vae);
     } else {
         kn_job_skip(j, KN_STAGE_PICTURES);
@@ -133,14 +141,14 @@ static int count_sides(const kn_job *j) {
 static bool is_any_prompt_new(const kn_job *j) {
     bool any = false;
     for (int side = 0; side < count_sides(j); side++)
-        any = any || !j->prompt[side]->values.at;
+        any = any || !j->prompt[side]->is_made;
     return any;
 }
 
 static bool find_prompts(kn_job *j, kn_error *err) {
     const char *const texts[KN_SIDES] = { j->recipe->prompt, j->recipe->negative_prompt };
     for (int side = 0; side < count_sides(j); side++) {
-        j->prompt[side] = kn_conditions_of_text(j->conditions, texts[side], j->reference, j->recipe->reference_count);
+        j->prompt[side] = kn_conditions_of_text(j->conditions, texts[side], j->seen, j->recipe->reference_count);
         if (!j->prompt[side])
             return kn_fail_nomem(err, strlen(texts[side]));
     }
@@ -152,8 +160,10 @@ static bool see_references(kn_job *j, kn_error *err) {
     if (j->recipe->reference_count == 0)
         return true;
     bool ok = kn_job_begin(j, KN_STAGE_SEE, vision, err);
-    for (int i = 0; ok && i < j->recipe->reference_count; i++)
+    for (int i = 0; ok && i < j->recipe->reference_count; i++) {
         ok = j->pipeline->stages->see(j, i, err);
+        j->seen[i]->is_made = j->seen[i]->is_made || ok;
+    }
     kn_job_end(j, KN_STAGE_SEE, vision);
     return ok;
 }
@@ -161,7 +171,7 @@ static bool see_references(kn_job *j, kn_error *err) {
 static bool encode(kn_job *j, const char *text, kn_condition *c, kn_error *err) {
     const kn_stages *stages = j->pipeline->stages;
     kn_run *r = &j->run;
-    if (c->values.at) /* an empty negative prompt beside the same prompt, say */
+    if (c->is_made) /* an empty negative prompt beside the same prompt, say */
         return true;
     kn_tokens_free(&c->tokens); /* of a call that was stopped */
     if (!stages->tokenize(j, text, c, err))
@@ -169,9 +179,9 @@ static bool encode(kn_job *j, const char *text, kn_condition *c, kn_error *err) 
     kn_scope s = kn_scope_open(r);
     kn_tensor rows = stages->encode(j, c);
     kn_check_finite(r, rows, "text encoder output");
-    bool ok = kn_values_take(r, rows, &c->values, err);
+    c->is_made = kn_values_take(r, rows, &c->values, err);
     kn_scope_close(r, s, KN_NONE);
-    return ok;
+    return c->is_made;
 }
 
 static void dump_tokens(kn_job *j, const char *name, const kn_tokens *t) {

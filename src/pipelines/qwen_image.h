@@ -4,7 +4,7 @@
 
 #include "pipelines/pipeline.h"
 
-extern const kn_slot kn_qwen_image_diffusion_slot, kn_qwen_image_text_slot;
+extern const kn_slot kn_qwen_image_diffusion_slot, kn_qwen_image_text_slot, kn_qwen_image_vision_slot;
 extern const kn_stages kn_qwen_image_stages;
 
 #endif

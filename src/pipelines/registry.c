@@ -11,13 +11,20 @@
 #include "pipelines/zimage.h"
 
 static const kn_variant qwen21_variants[] = {
-    { .name = "base", .steps = 40, .cfg = 1, .width = 1024, .height = 1024, .flow = KN_FLOW_QWEN_IMAGE_21 },
+    { .name = "base",
+      .steps = 40,
+      .cfg = 1,
+      .width = 1024,
+      .height = 1024,
+      .flow = KN_FLOW_QWEN_IMAGE_21,
+      .max_references = KN_QWEN21_MAX_REFERENCES },
     { .name = "turbo",
       .steps = 8,
       .cfg = 1,
       .width = 1024,
       .height = 1024,
       .flow = KN_FLOW_QWEN_IMAGE_21_TURBO,
+      .max_references = KN_QWEN21_MAX_REFERENCES,
       .why_fixed = "Turbo was distilled for exactly its own 8 steps without guidance" },
 };
 
@@ -31,7 +38,8 @@ static const kn_variant krea2_variants[] = {
     { .name = "turbo", .steps = 8, .cfg = 0, .width = 1024, .height = 1024, .flow = KN_FLOW_KREA2_TURBO },
 };
 
-/* The published settings; the same weights, guided as ComfyUI does and as diffusers does. */
+/* The published settings; the same weights, guided as ComfyUI does and as diffusers does, and weights that were trained
+ * to edit one to three pictures (Qwen-Image-Edit 2509). */
 static const kn_variant qwen_image_variants[] = {
     { .name = "base", .steps = 50, .cfg = 4, .width = 1328, .height = 1328, .flow = KN_FLOW_QWEN_IMAGE_2512 },
     { .name = "rescaled",
@@ -41,6 +49,14 @@ static const kn_variant qwen_image_variants[] = {
       .height = 1328,
       .flow = KN_FLOW_QWEN_IMAGE_2512,
       .rescaled_guidance = true },
+    { .name = "edit",
+      .steps = 40,
+      .cfg = 4,
+      .width = 1024,
+      .height = 1024,
+      .flow = KN_FLOW_QWEN_IMAGE_2512,
+      .rescaled_guidance = true,
+      .max_references = 3 },
 };
 
 const kn_architecture kn_architectures[] = {
@@ -51,7 +67,6 @@ const kn_architecture kn_architectures[] = {
       .size_step = 16,
       .max_side = 4096,
       .takes_init_image = true,
-      .max_references = KN_QWEN21_MAX_REFERENCES,
       .diffusion_model = &kn_qwen21_diffusion_slot,
       .text_encoder = &kn_qwen21_text_slot,
       .vae = &kn_qwen21_vae_slot,
@@ -93,6 +108,7 @@ const kn_architecture kn_architectures[] = {
       .diffusion_model = &kn_qwen_image_diffusion_slot,
       .text_encoder = &kn_qwen_image_text_slot,
       .vae = &kn_wan_vae_slot,
+      .vision = &kn_qwen_image_vision_slot,
       .stages = &kn_qwen_image_stages },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);

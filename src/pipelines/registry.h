@@ -14,6 +14,7 @@ typedef struct kn_variant {
     double cfg;             /* as its users write it, see added_guidance */
     kn_flow_id flow;        /* how its noise levels are spaced */
     bool rescaled_guidance; /* see kn_recipe */
+    int max_references;     /* pictures that a prompt can be about; 0: none */
     const char *why_fixed;  /* why steps, guidance and schedule cannot be chosen; NULL: they can */
 } kn_variant;
 
@@ -27,7 +28,6 @@ typedef struct kn_architecture {
     bool takes_init_image;    /* image to image by strength */
     bool added_guidance;      /* its users write how much guidance is added: 0 is off where it is 1 for others */
     kn_start_rule start_rule; /* what a strength leaves of the steps */
-    int max_references;       /* pictures that a prompt can be about; 0: none */
     const kn_slot *diffusion_model, *text_encoder, *vae;
     const kn_slot *vision; /* NULL: it sees no pictures */
     const kn_stages *stages;

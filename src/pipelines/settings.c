@@ -72,13 +72,24 @@ static bool check_picture(const char *what, int index, const kn_image *p, kn_err
     return true;
 }
 
+/* Another variant may have been trained for what this one was not. */
+static bool refuse_references(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_error *err) {
+    if (v->max_references)
+        return kn_fail(err, KN_E_RANGE, "%d reference pictures; %s takes at most %d", wish->reference_count, a->title,
+                       v->max_references);
+    for (size_t i = 0; i < a->variant_count; i++)
+        if (a->variants[i].max_references)
+            return kn_fail(err, KN_E_UNSUPPORTED,
+                           "%s takes reference pictures in its variant '%s'; this profile's is '%s'", a->title,
+                           a->variants[i].name, v->name);
+    return kn_fail(err, KN_E_UNSUPPORTED, "%s takes no reference pictures", a->title);
+}
+
 /* The given pictures, and the size that they suggest for the result. */
-static bool take_pictures(const kn_wish *wish, const kn_architecture *a, kn_recipe *r, kn_optional size[2],
-                          kn_error *err) {
-    if (wish->reference_count > a->max_references)
-        return a->max_references ? kn_fail(err, KN_E_RANGE, "%d reference pictures; %s takes at most %d",
-                                           wish->reference_count, a->title, a->max_references)
-                                 : kn_fail(err, KN_E_UNSUPPORTED, "%s takes no reference pictures", a->title);
+static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_recipe *r,
+                          kn_optional size[2], kn_error *err) {
+    if (wish->reference_count > v->max_references)
+        return refuse_references(wish, a, v, err);
     if (wish->init_image && !a->takes_init_image)
         return kn_fail(err, KN_E_UNSUPPORTED, "%s cannot start from a picture", a->title);
     if (wish->strength.given && !wish->init_image)
@@ -191,7 +202,7 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
     kn_recipe *r = &s.recipe;
     kn_optional size[2];
     s.strength = wish->strength.given ? wish->strength.value : own_strength;
-    if (!take_pictures(wish, a, r, size, err) ||
+    if (!take_pictures(wish, a, v, r, size, err) ||
         !check_side("width", number(size[0], &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
         !check_side("height", number(size[1], &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
         return false;

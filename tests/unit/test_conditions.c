@@ -32,6 +32,7 @@ static kn_condition *of_grey(kn_conditions *all, uint32_t width, uint32_t height
 static void make(kn_condition *c, size_t count) {
     c->values = (kn_values){ .at = malloc(count * sizeof(float)), .rank = 1, .dim = { (int64_t)count } };
     assert_non_null(c->values.at);
+    c->is_made = true;
 }
 
 static void the_same_is_one_condition_and_a_new_one_is_empty(void **state) {

@@ -37,6 +37,19 @@ static void both_forms_of_transformers_are_read(void **state) {
     }
 }
 
+static void windows_of_qwen25_are_read(void **state) {
+    (void)state;
+    kn_vl_config c;
+    kn_error err = { 0 };
+    assert_true(read_text("{\"vision_config\": {\"depth\": 32, \"fullatt_block_indexes\": [7, 15, 23, 31], "
+                          "\"hidden_size\": 1280, \"num_heads\": 16, \"window_size\": 112}}",
+                          &c, &err));
+    assert_int_equal(c.vision.depth, 32);
+    assert_int_equal(c.window_pixels, 112);
+    assert_int_equal(c.whole_count, 4);
+    assert_memory_equal(c.whole, ((int[]){ 7, 15, 23, 31 }), 4 * sizeof(int));
+}
+
 static void the_file_beside_a_model_is_found_and_none_is_fine(void **state) {
     (void)state;
     kn_vl_config c;
@@ -90,6 +103,7 @@ static void broken_ones_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_of_transformers_are_read),
+        cmocka_unit_test(windows_of_qwen25_are_read),
         cmocka_unit_test(the_file_beside_a_model_is_found_and_none_is_fine),
         cmocka_unit_test(configurations_of_other_things_tell_nothing),
         cmocka_unit_test(broken_ones_are_refused),

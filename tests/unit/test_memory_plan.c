@@ -87,6 +87,7 @@ static void plans_for_given_pictures(void **state) {
     wish.reference_count = 2;
     wish.reference_resolution = (kn_optional){ true, 128 };
     check(E2E, "tiny", "exact", &wish);
+    check(Q2512, "tiny-edit", "exact", &wish);
     wish.reference_count = 0;
     wish.init_image = &pictures[0];
     check(E2E, "tiny", "exact", &wish);

@@ -7,6 +7,7 @@
 #include "gguf_maker.h"
 #include "golden_run.h"
 #include "models/qwen_image.h"
+#include "pipelines/conditions.h"
 #include "pipelines/inspect.h"
 #include "safetensors_maker.h"
 #include "weights/container.h"
@@ -141,6 +142,8 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         golden_compare(c->want, "positive.embeddings", values, n);
     } else if (strcmp(name, "negative_text_embeddings") == 0) {
         golden_compare(c->want, "negative.embeddings", values, n);
+    } else if (strncmp(name, "reference", 9) == 0) {
+        golden_compare(c->want, name, values, n);
     } else if (strcmp(name, "sigmas") == 0) {
         golden_compare(c->want, "sigmas", values, n);
     } else if (strcmp(name, "noise") == 0) {
@@ -171,6 +174,14 @@ static void run_case(const char *folder, const char *profile, const char *precis
         wish.scheduler = golden_text(c, "schedule");
         wish.shift.flow_shift = (kn_optional){ true, golden_number(c, "flow_shift") };
     }
+    kn_image references[KN_MAX_REFERENCES] = { { 0 } };
+    wish.references = references;
+    wish.reference_count = (int)golden_size(c, "references");
+    for (int i = 0; i < wish.reference_count; i++) {
+        snprintf(path, sizeof path, "%s/reference%d.png", folder, i);
+        references[i] = read_png(path);
+        wish.reference_resolution = (kn_optional){ true, golden_number(c, "reference_resolution") };
+    }
     struct comparison comparison = { .in = &in, .want = &want };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
     kn_image got = draw(m, &wish, &hooks, NULL);
@@ -180,6 +191,8 @@ static void run_case(const char *folder, const char *profile, const char *precis
     compare_pictures(&got, &png, exact ? 1 : 255, 40);
     kn_image_free(&got);
     kn_image_free(&png);
+    for (int i = 0; i < wish.reference_count; i++)
+        kn_image_free(&references[i]);
     kn_model_close(m);
     golden_close(&in);
     golden_close(&want);
@@ -192,28 +205,34 @@ static void pictures_equal_the_reference_pipelines(void **state) {
     for (size_t i = 0; i < KN_COUNT(precisions); i++) {
         run_case("qwen2512/e2e/t2i-simple", "tiny", precisions[i]);
         run_case("qwen2512/e2e/t2i-dynamic", "tiny-rescaled", precisions[i]);
+        run_case("qwen2512/e2e/edit", "tiny-edit", precisions[i]);
     }
 }
 
 static void variants_have_the_published_defaults(void **state) {
     (void)state;
-    static const char *const profiles[] = { "tiny", "tiny-rescaled" };
-    for (size_t i = 0; i < KN_COUNT(profiles); i++) {
-        kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG, .profile = profiles[i] });
+    static const struct {
+        const char *profile;
+        int side;
+        size_t steps;
+        bool rescaled;
+    } rows[] = { { "tiny", 1328, 50, false }, { "tiny-rescaled", 1328, 50, true }, { "tiny-edit", 1024, 40, true } };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG, .profile = rows[i].profile });
         const kn_model_choice *c = &m->choice;
         const kn_wish wish = { .prompt = "x", .seed_given = true };
         kn_settings s;
         kn_error err = { 0 };
         assert_true(kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &s, &err));
-        assert_int_equal(s.recipe.width, 1328);
-        assert_int_equal(s.recipe.height, 1328);
-        assert_int_equal(s.recipe.sigmas.steps, 50);
+        assert_int_equal(s.recipe.width, rows[i].side);
+        assert_int_equal(s.recipe.height, rows[i].side);
+        assert_int_equal(s.recipe.sigmas.steps, rows[i].steps);
         assert_float_equal(s.recipe.cfg, 4, 0);
-        assert_float_equal(s.recipe.sigmas.at[49], 0.02, 1e-6);
+        assert_float_equal(s.recipe.sigmas.at[rows[i].steps - 1], 0.02, 1e-6);
         KN_AUTO_BUF text;
         kn_buf_init(&text, 1 << 16);
         assert_true(kn_settings_describe(&s, "tiny", &text, &err));
-        assert_true((strstr(text.data, "Guidance: rescaled") != NULL) == (i == 1));
+        assert_true((strstr(text.data, "Guidance: rescaled") != NULL) == rows[i].rescaled);
         kn_model_close(m);
     }
 }
@@ -225,6 +244,31 @@ static const kn_wish small = { .prompt = "a red boat",
                                .cfg = { true, 1 },
                                .width = { true, 64 },
                                .height = { true, 48 } };
+
+static kn_error refusal_of_references(const kn_model_wish *model_wish, int count) {
+    static const kn_image grey = { .width = 64, .height = 64, .channels = 4 };
+    kn_image references[KN_MAX_REFERENCES];
+    kn_model *m = open_model(model_wish);
+    const kn_model_choice *c = &m->choice;
+    for (int i = 0; i < count; i++)
+        references[i] = grey;
+    const kn_wish wish = { .prompt = "x", .references = references, .reference_count = count };
+    kn_settings s;
+    kn_error err = { 0 };
+    assert_false(kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &s, &err));
+    assert_int_equal(kn_exit_code(err.code), 2);
+    kn_model_close(m);
+    return err;
+}
+
+static void pictures_are_edited_by_the_variant_that_was_trained_for_it(void **state) {
+    (void)state;
+    const kn_model_wish plain = { .config = CONFIG, .profile = "tiny" },
+                        edit = { .config = CONFIG, .profile = "tiny-edit" };
+    assert_string_equal(refusal_of_references(&plain, 1).text,
+                        "Qwen-Image takes reference pictures in its variant 'edit'; this profile's is 'base'");
+    assert_string_equal(refusal_of_references(&edit, 4).text, "4 reference pictures; Qwen-Image takes at most 3");
+}
 
 static void strength_runs_all_steps_at_the_end_of_a_longer_schedule(void **state) {
     (void)state;
@@ -517,6 +561,7 @@ int main(void) {
         cmocka_unit_test(noise_levels_equal_the_recorded_schedules),
         cmocka_unit_test(pictures_equal_the_reference_pipelines),
         cmocka_unit_test(variants_have_the_published_defaults),
+        cmocka_unit_test(pictures_are_edited_by_the_variant_that_was_trained_for_it),
         cmocka_unit_test(strength_runs_all_steps_at_the_end_of_a_longer_schedule),
         cmocka_unit_test(a_prompt_is_cut_at_1024_tokens_and_the_rest_is_counted),
         cmocka_unit_test(control_tokens_of_a_prompt_are_text),

@@ -10,11 +10,13 @@ import torch
 import qwen_vl
 from diffusers import (
     QwenImageTransformer2DModel,
+    QwenImageEditPlusPipeline,
     QwenImagePipeline,
     AutoencoderKLQwenImage,
     FlowMatchEulerDiscreteScheduler,
 )
-from qwen_common import case, randomise, taps, tensors, tiny_tokenizer
+from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as edit_plus
+from qwen_common import case, picture, randomise, taps, tensors, tiny_tokenizer
 
 TEMPLATE = (
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial"
@@ -233,6 +235,88 @@ def end_to_end(folder, parts, gen_seed, prompt, negative, cfg, width, height, st
     )
 
 
+def edit(folder, parts, gen_seed, prompt, negative, cfg, sizes, resolution, width, height, steps):
+    """Qwen-Image-Edit 2509: the pipeline as it is, but for the number of pixels that the VAE gets of a picture."""
+    tok, text, dit, vae, root = parts
+    os.makedirs(folder, exist_ok=True)
+    pictures = [picture(w, h, gen_seed + i, "RGB") for i, (w, h) in enumerate(sizes)]
+    for i, p in enumerate(pictures):
+        p.save(f"{folder}/reference{i}.png")
+    gen = torch.Generator().manual_seed(gen_seed)
+    noise = torch.randn(1, 16, height // 8, width // 8, generator=gen)
+    unpack = lambda x: QwenImagePipeline._unpack_latents(x, height, width, 8)[0, :, 0]
+    processor = qwen_vl.processor25(tok)
+    pipe = QwenImageEditPlusPipeline(FlowMatchEulerDiscreteScheduler(**DYNAMIC), vae, text, tok, processor, dit)
+    pipe.set_progress_bar_config(disable=True)
+    pipe.prompt_template_encode_start_idx = drop = len(tok.encode(pipe.prompt_template_encode.split("{}")[0]))
+    expected, log, inputs = {}, [], []
+    encode_prompt, encode_picture, process = pipe.encode_prompt, pipe._encode_vae_image, pipe.processor
+    forward = text.forward
+
+    def step(p, i, t, k):
+        log.append(unpack(k["latents"]))
+        return {}
+
+    def watch_prompt(**k):
+        name = "negative" if "positive.embeddings" in expected else "positive"
+        embeds, mask = encode_prompt(**k)
+        expected[name + ".embeddings"] = embeds[0]
+        expected[name + ".input_ids"] = inputs[-1]["input_ids"][0].to(torch.int32)
+        return embeds, mask
+
+    def watch_processor(**k):
+        inputs.append(process(**k))
+        return inputs[-1]
+
+    def forward_with_types(**k):
+        """transformers 5 turns pictures by row and column only if it is told which tokens are theirs, as 4 knew."""
+        return forward(**k, mm_token_type_ids=inputs[-1]["mm_token_type_ids"])
+
+    def watch_picture(image, generator):
+        latent = encode_picture(image=image, generator=generator)
+        expected[f"reference{sum(k.startswith('reference') for k in expected)}.latents"] = latent[0, :, 0]
+        return latent
+
+    pipe.encode_prompt, pipe._encode_vae_image, pipe.processor = watch_prompt, watch_picture, watch_processor
+    text.forward = forward_with_types
+    edit_plus.VAE_IMAGE_SIZE = resolution * resolution
+    image = pipe(
+        image=pictures,
+        prompt=prompt,
+        negative_prompt=negative,
+        true_cfg_scale=cfg,
+        width=width,
+        height=height,
+        num_inference_steps=steps,
+        latents=QwenImagePipeline._pack_latents(noise[:, None], 1, 16, height // 8, width // 8),
+        callback_on_step_end=step,
+    ).images[0]
+    text.forward = forward
+    expected["sigmas"] = pipe.scheduler.sigmas
+    expected.update({f"step{i}.latents": l for i, l in enumerate(log)})
+    image.save(f"{folder}/image.png")
+    tensors(f"{folder}/inputs.safetensors", {"noise": noise[0]})
+    tensors(f"{folder}/expected.safetensors", expected)
+    case(
+        folder,
+        component="qwen2512-e2e",
+        prompt=prompt,
+        negative_prompt=negative,
+        cfg=cfg,
+        cfg_rescale=True,
+        schedule="dynamic",
+        width=width,
+        height=height,
+        steps=steps,
+        seed=gen_seed,
+        references=len(pictures),
+        reference_resolution=resolution,
+        drop_tokens=drop,
+        mode=image.mode,
+        note="QwenImageEditPlusPipeline; the VAE gets about reference_resolution squared pixels of each picture.",
+    )
+
+
 def main(seed, out, variant):
     out, v = f"{out}/qwen2512", variant
     gen = torch.Generator().manual_seed(seed + 1000)
@@ -251,7 +335,7 @@ def main(seed, out, variant):
     dit, _ = build(seed + 2, text.config.text_config.hidden_size)
     vae = randomise(AutoencoderKLQwenImage(base_dim=4 + 4 * v), seed + 3, gain=1.6)
     with open(f"{root}/config.json", "w") as f:
-        json.dump({"text_config": qwen_vl.config_json(text.config)["text_config"]}, f, indent=1)
+        json.dump(qwen_vl.config_json(text.config), f, indent=1)
     tensors(
         f"{root}/transformer.safetensors",
         {"model.diffusion_model." + k: t for k, t in dit.state_dict().items()},
@@ -267,6 +351,8 @@ def main(seed, out, variant):
     )
     end_to_end(f"{root}/t2i-simple", parts, seed + 4, prompt, negative, 5.0, 64, 48 + 32 * v, 4 + v, "comfy", 3.1)
     end_to_end(f"{root}/t2i-dynamic", parts, seed + 5, prompt, negative, 4.0, 48, 64, 4, "pipeline")
+    sizes = ((90, 60), (50, 120)) if not v else ((64, 64),)
+    edit(f"{root}/edit", parts, seed + 6, "replace the hat with a green one", negative, 4.0, sizes, 96, 64, 48, 3 + v)
     table = {
         f"simple_{s}_{n}": simple_sigmas(s, n)
         for s, n in (((3.1, 100), (3.1, 20), (1.0, 7), (3.0, 30)) if not v else ((3.1, 37), (2.2, 11), (5.0, 64)))

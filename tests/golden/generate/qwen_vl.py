@@ -179,7 +179,15 @@ def config_json(config):
     """What shapes do not tell, in the form of the config.json of a released model."""
     t, v = config.text_config, config.vision_config
     rope = ("mrope_interleaved", "mrope_section", "rope_theta")
-    vision = ("deepstack_visual_indexes", "depth", "hidden_size", "num_heads", "patch_size")
+    vision = (
+        "deepstack_visual_indexes",
+        "depth",
+        "fullatt_block_indexes",
+        "hidden_size",
+        "num_heads",
+        "patch_size",
+        "window_size",
+    )
     return dict(
         text_config=dict(
             hidden_size=t.hidden_size,
