@@ -148,8 +148,9 @@ def stage(what, model, storage, layers, size, tokens):
 
 
 def steps():
-    for size in (512, 1024):
-        for name, model in MODELS.items():
+    for size, names in ((256, ["z-image"]), (512, MODELS), (1024, MODELS)):  # the first is small, for --quick
+        for name in names:
+            model = MODELS[name]
             work = {"kind": model.peer, "layers": model.measured, "size": size, "tokens": PEER_TOKENS}
             yield Row(f"step-{name}-{size}", "step", f"{model.title}, a step at {size}x{size}, BF16",
                       stage("step", name, "bf16", model.measured, size, model.tokens), ("torch", work), 2, 3.5,
@@ -188,8 +189,8 @@ def decoders():
     vaes = (("flux-ae", "flux_ae", "FLUX's autoencoder", "z-image", 1.5, 2.5),
             ("qwen-image-vae", "qwen_image_vae", "Qwen-Image's VAE", "krea2", 4, None),
             ("qwen-image-2.1-vae", "qwen_image_21_vae", "Qwen-Image 2.1's VAE", "qwen-image-2.1", 1.5, 2.5))
-    for size in (512, 1024):
-        for name, kind, title, model, good, excellent in vaes:
+    for size, some in ((256, vaes[:1]), (512, vaes), (1024, vaes)):
+        for name, kind, title, model, good, excellent in some:
             yield Row(f"decode-{name}-{size}", "decode", f"{title}, decoding {size}x{size}",
                       stage("decode", model, "bf16", MODELS[model].measured, size, 1),
                       ("torch", {"kind": kind, "size": size}), good, excellent)
