@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,33 +44,86 @@ static uint64_t field(const char *text, const char *name) {
     return at && sscanf(at + strlen(name), " %llu", &n) == 1 ? n : 0;
 }
 
-/* Files that were read stay in memory and count as used, but make room when it is needed. */
-static uint64_t reclaimable_in(const char *path) {
-    char text[8192];
-    return read_small(path, text, sizeof text) ? field(text, "\nactive_file") + field(text, "\ninactive_file") : 0;
+/* The two generations of control groups: the same figures under other names. */
+typedef struct generation {
+    const char *root, *limit, *used, *active, *inactive;
+} generation;
+
+static const generation first = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                  "\ntotal_active_file", "\ntotal_inactive_file" };
+static const generation second = { "/sys/fs/cgroup", "memory.max", "memory.current", "\nactive_file",
+                                   "\ninactive_file" };
+
+typedef struct group_file {
+    char path[PATH_MAX];
+} group_file;
+
+static group_file file_of(const generation *g, const char *group, const char *name) {
+    group_file f;
+    if (snprintf(f.path, sizeof f.path, "%s%s/%s", g->root, group, name) >= (int)sizeof f.path)
+        f.path[0] = 0;
+    return f;
 }
 
-/* The process' own group of the unified hierarchy; limits further up are rarer and not looked at. */
-static uint64_t cgroup_says(void) {
-    char text[4096], path[4200];
-    if (!read_small("/proc/self/cgroup", text, sizeof text))
-        return UINT64_MAX;
-    char *own = strstr(text, "0::/");
-    if (!own)
-        return UINT64_MAX;
-    own += 3;
-    own[strcspn(own, "\n")] = 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", own);
-    uint64_t limit = number_in(path);
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", own);
-    uint64_t used = number_in(path);
+/* Files that were read stay in memory and count as used, but make room when it is needed. */
+static uint64_t reclaimable_in(const generation *g, const char *group) {
+    char text[8192];
+    return read_small(file_of(g, group, "memory.stat").path, text, sizeof text)
+               ? field(text, g->active) + field(text, g->inactive)
+               : 0;
+}
+
+static uint64_t left_in(const generation *g, const char *group) {
+    uint64_t limit = number_in(file_of(g, group, g->limit).path), used = number_in(file_of(g, group, g->used).path);
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.stat", own);
-    used -= KN_MIN(used, reclaimable_in(path));
+    uint64_t reclaimable = reclaimable_in(g, group);
+    used -= KN_MIN(used, reclaimable);
     return used < limit ? limit - used : 0;
 }
 
+/* group: "/a/b"; it and every group above may have a limit. Cuts the text. */
+static uint64_t least_upwards(const generation *g, char *group) {
+    uint64_t least = left_in(g, group);
+    for (char *slash; (slash = strrchr(group, '/'));) {
+        *slash = 0;
+        uint64_t left = left_in(g, group);
+        least = KN_MIN(least, left);
+    }
+    return least;
+}
+
+static bool has_memory(const char *controllers, size_t len) {
+    static const char name[] = "memory";
+    for (size_t from = 0, end = 0; from < len; from = end + 1) {
+        for (end = from; end < len && controllers[end] != ',';)
+            end++;
+        if (end - from == sizeof name - 1 && memcmp(controllers + from, name, sizeof name - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A line for each hierarchy: number, controllers, own group. The second generation's has no controllers. */
+static uint64_t cgroup_says(void) {
+    char text[16 << 10], *rest = text;
+    uint64_t least = UINT64_MAX;
+    if (!read_small("/proc/self/cgroup", text, sizeof text))
+        return least;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        size_t len = (size_t)(group++ - ++controllers);
+        if (len > 0 && !has_memory(controllers, len))
+            continue;
+        uint64_t left = least_upwards(len == 0 ? &second : &first, group);
+        least = KN_MIN(least, left);
+    }
+    return least;
+}
+
 uint64_t kn_memory_available(void) {
-    return KN_MIN(kernel_says(), cgroup_says());
+    uint64_t kernel = kernel_says(), group = cgroup_says();
+    return KN_MIN(kernel, group);
 }

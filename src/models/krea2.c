@@ -233,8 +233,9 @@ kn_tensor kn_krea2_fuse_text(kn_run *r, const kn_krea2 *m, kn_tensor states) {
 static kn_tensor offset_table(kn_run *r, const kn_weight *table, kn_tensor by) {
     static const int32_t all[6] = { 0, 1, 2, 3, 4, 5 };
     kn_tensor t = kn_embedding(r, table, all, table->dim[0]);
-    for (int64_t i = 0; i < table->dim[0]; i += kn_row_count(by))
-        kn_add(r, kn_rows(r, t, i, kn_row_count(by)), by);
+    int64_t rows = KN_MAX(kn_row_count(by), 1); /* there are none when something has failed */
+    for (int64_t i = 0; i < table->dim[0]; i += rows)
+        kn_add(r, kn_rows(r, t, i, rows), by);
     return t;
 }
 

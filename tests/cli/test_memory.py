@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import pathlib
 import unittest
 
 import tap
@@ -10,6 +12,20 @@ from png import Picture
 
 MB = 1_000_000
 ABOVE_WEIGHTS_BYTES = 150 * MB
+
+
+def a_memory_group():
+    """A new control group and the name of its limit, of whichever generation this machine has; or nothing."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(root, f"kuno-test-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / limit).exists():
+            return group, limit
+        group.rmdir()
+    return None, None
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer keeps memory of its own beside the program's")
@@ -27,6 +43,21 @@ class Memory(Case):
         few, many = (self.draws("a boat", "--size", "48x48", "--count", str(count), "--quiet").rss_bytes
                      for count in (5, 40))
         self.assertLessEqual(many, few * 1.02 + 2 * MB)
+
+    def test_group(self):
+        """a_limit_of_a_control_group_further_up_is_seen_before_it_kills"""
+        group, limit = a_memory_group()
+        if not group:
+            self.skipTest("no control group with a memory limit can be made here")
+        inner = group / "inner"
+        inner.mkdir()
+        self.addCleanup(group.rmdir)
+        self.addCleanup(inner.rmdir)
+        (group / limit).write_text(str(60 * MB))
+        result = self.kuno("generate", "a boat", "--size", "1024x1024",
+                           preexec_fn=lambda: (inner / "cgroup.procs").write_text(str(os.getpid())))
+        self.assertEqual(result.code, 1)
+        self.assertRegex(result.err, r"^kuno: the diffusion model needs .* MB are free; \d+x\d+ would fit")
 
     def test_tiles(self):
         """decodes_in_tiles_with_less_memory_and_without_seams"""

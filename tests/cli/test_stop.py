@@ -8,7 +8,7 @@ import time
 import unittest
 
 import tap
-from kuno import E2E, SANITIZED, Case, add_cases, everything_in, wait
+from kuno import E2E, GOLDEN, SANITIZED, Case, add_cases, everything_in, wait
 from png import Picture
 
 LARGE = ["generate", "a boat", "--size", "768x768"]  # takes seconds; a step, a second at most
@@ -114,6 +114,18 @@ class Stop(Case):
             self.assertEqual(everything_in(self.folder), ["output.png"] if code == 0 else [])
             if code == 0:
                 Picture((self.folder / "output.png").read_bytes())
+
+    def test_every_architecture(self):
+        """every_architecture_stops_wherever_it_is"""
+        for config, profile in (("krea2/models.toml", "raw"), ("z-image/models.toml", None),
+                                ("qwen2512/e2e/models.toml", None), ("qwen21-e2e/models.toml", None)):
+            chosen = ["--model-profile", profile] if profile else []
+            for tenth in range(1, 10):
+                process = self.start("generate", "a boat", "--config", GOLDEN / config, *chosen, "--size", "768x768",
+                                     "-q", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(tenth / 10)
+                os.kill(process.pid, signal.SIGTERM)
+                self.assertIn(wait(process)[0], (0, 130, -signal.SIGTERM), (config, tenth))
 
     def test_ignored(self):
         """goes_on_after_a_hang_up_that_nohup_ignores"""

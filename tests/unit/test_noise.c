@@ -133,6 +133,27 @@ static void whole_latents_equal_pytorch_bit_for_bit(void **state) {
     json_decref(root);
 }
 
+static void whole_cuda_latents_are_within_a_millionth(void **state) {
+    (void)state;
+    json_t *root = golden_json("noise/latents.json"), *rows = json_object_get(root, "philox"), *row;
+    size_t i, step = golden_size(root, "philox_step");
+    assert_int_equal(json_array_size(rows), 16);
+    json_array_foreach(rows, i, row) {
+        size_t n = golden_size(row, "n");
+        json_t *values = json_object_get(row, "values");
+        assert_int_equal(json_array_size(values), (n + step - 1) / step);
+        float *now = malloc(n * sizeof *now);
+        assert_non_null(now);
+        kn_noise g;
+        kn_noise_init(&g, KN_NOISE_TORCH_CUDA, seed_of(golden_text(row, "seed")));
+        kn_noise_fill(&g, now, n);
+        for (size_t k = 0; k < n; k += step)
+            assert_true(fabs(now[k] - json_real_value(json_array_get(values, k / step))) <= 1e-6);
+        free(now);
+    }
+    json_decref(root);
+}
+
 static void draws_of_mixed_sizes_continue_one_stream(void **state) {
     (void)state;
     float now[64];
@@ -259,6 +280,7 @@ int main(void) {
         cmocka_unit_test(every_cpu_row_is_drawn_bit_for_bit),
         cmocka_unit_test(every_cpu_tensor_is_drawn_bit_for_bit),
         cmocka_unit_test(whole_latents_equal_pytorch_bit_for_bit),
+        cmocka_unit_test(whole_cuda_latents_are_within_a_millionth),
         cmocka_unit_test(draws_of_mixed_sizes_continue_one_stream),
         cmocka_unit_test(half_precision_draws_are_these_values_rounded),
         cmocka_unit_test(philox_encrypts_zero_as_published),
