@@ -14,8 +14,7 @@ static void *fetch(void *ctx) {
 
 static bool is_worth_it(const kn_component *now, const kn_component *next) {
     uint64_t available = kn_memory_available(), bytes = next->bytes;
-    return bytes >= LEAST && bytes + now->bytes + SPARE <= available &&
-           kn_weights_are_near(now->file, now->prefix);
+    return bytes >= LEAST && bytes + now->bytes + SPARE <= available && kn_weights_are_near(now->file, now->prefix);
 }
 
 void kn_ahead_start(kn_ahead *a, const kn_component *now, const kn_component *next) {
