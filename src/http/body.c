@@ -16,20 +16,13 @@ void kn_body_end(kn_body *b) {
         b->complete = true;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    char letter = (char)(c | 0x20);
-    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
-}
-
 static bool is_text(char c) {
     unsigned char b = (unsigned char)c;
     return (b >= 0x20 && b != 0x7f) || b == '\t';
 }
 
 static bool size_char(kn_body *b, char c) {
-    int digit = hex_digit(c);
+    int digit = kn_hex_digit(c);
     if (digit >= 0) {
         b->left = b->left * 16 + (uint64_t)digit;
         return ++b->used <= SIZE_DIGITS_MAX;

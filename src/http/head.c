@@ -42,6 +42,13 @@ kn_span kn_span_of(const char *text) {
     return (kn_span){ text, strlen(text) };
 }
 
+int kn_hex_digit(char c) {
+    if (is_digit(c))
+        return c - '0';
+    char letter = (char)(c | 0x20);
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+}
+
 bool kn_span_is(kn_span s, const char *text) {
     return s.len == strlen(text) && !memcmp(s.data, text, s.len);
 }

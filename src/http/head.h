@@ -32,6 +32,9 @@ bool kn_span_is(kn_span s, const char *text);      /* the same bytes */
 bool kn_span_is_like(kn_span s, const char *text); /* the same but for the case of letters */
 kn_span kn_span_of(const char *text);
 
+/* 0 to 15, or -1. */
+int kn_hex_digit(char c);
+
 /* Fields whose names mean something to somebody here. */
 typedef enum kn_field_id {
     KN_FIELD_OTHER,

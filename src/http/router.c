@@ -9,13 +9,6 @@
 
 enum { PATH_MAX_BYTES = 512 }; /* longer than any route, decoded */
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    char letter = (char)(c | 0x20);
-    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
-}
-
 typedef enum path_kind { PATH_GOOD, PATH_INVALID, PATH_TOO_LONG } path_kind;
 
 /* The path with its %XX resolved once. */
@@ -24,8 +17,8 @@ static path_kind decode(kn_span path, char decoded[PATH_MAX_BYTES]) {
     for (size_t i = 0; i < path.len; i++) {
         char c = path.data[i];
         if (c == '%') {
-            int high = i + 2 < path.len ? hex_digit(path.data[i + 1]) : -1;
-            int low = i + 2 < path.len ? hex_digit(path.data[i + 2]) : -1;
+            int high = i + 2 < path.len ? kn_hex_digit(path.data[i + 1]) : -1;
+            int low = i + 2 < path.len ? kn_hex_digit(path.data[i + 2]) : -1;
             c = (char)(high * 16 + low);
             if (high < 0 || low < 0 || !c || c == '/' || c == '\\')
                 return PATH_INVALID;

@@ -2,8 +2,8 @@
  * when it is told to: whatever happens can be repeated. For unit tests and fuzz targets.
  *
  * The service does what the path says: /own replies, /hold waits for the test, /collect collects up to COLLECT_MAX and
- * then forwards, /collect-own collects and replies, anything else is forwarded. What it was told is written down in
- * `told`. */
+ * then forwards, /collect-own collects and replies, /kuno… goes through a guard and a router, anything else is
+ * forwarded. What it was told is written down in `told`. */
 #ifndef KN_TESTS_HTTP_RIG_H
 #define KN_TESTS_HTTP_RIG_H
 
@@ -16,6 +16,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "http/guard.h"
+#include "http/reply.h"
+#include "http/router.h"
 #include "http/server.h"
 
 enum { RIG_COLLECT_MAX = 100, RIG_TOLD_MAX = 4096 };
@@ -28,6 +31,7 @@ typedef struct rig {
     kn_upstream *upstream;
     int listener; /* of the upstream */
     kn_forward how;
+    kn_guard guard;           /* of localhost:80, without a token until a test sets one */
     kn_exchange *held;        /* the last one that waits at /hold */
     const kn_reply *on_error; /* the answer in `failed`; NULL: the server's own */
     unsigned begun, ended;    /* exchanges */
@@ -51,12 +55,24 @@ static inline void rig_forward(rig *r, kn_exchange *x) {
     kn_exchange_forward(x, r->upstream, &r->how);
 }
 
+static inline void rig_route(kn_exchange *x, kn_span body) {
+    kn_reply_json(x, 200, json_pack("{s:i}", "bytes", (int)body.len));
+}
+
+static const kn_route rig_routes[] = {
+    { "GET", "/kuno/v1/status", rig_route, 0 },
+    { "POST", "/kuno/v1/post", rig_route, RIG_COLLECT_MAX },
+};
+
 static inline void rig_request(kn_exchange *x, const kn_head *head) {
     rig *r = kn_exchange_listener(x);
     kn_span path = kn_head_path(head);
     r->begun++;
     rig_tell(x, "request", r->begun);
-    if (kn_span_is(path, "/own"))
+    if (path.len >= 5 && !memcmp(path.data, "/kuno", 5)) {
+        if (kn_guard_admits(&r->guard, x, head))
+            kn_router_request(rig_routes, KN_COUNT(rig_routes), x, head);
+    } else if (kn_span_is(path, "/own"))
         kn_exchange_reply(x, &(kn_reply){ .status = 200, .type = "text/plain", .body = "mine", .len = 4 });
     else if (kn_span_is(path, "/hold"))
         r->held = x;
@@ -69,7 +85,9 @@ static inline void rig_request(kn_exchange *x, const kn_head *head) {
 static inline void rig_collected(kn_exchange *x, kn_span body, bool complete) {
     rig *r = kn_exchange_listener(x);
     rig_tell(x, complete ? "collected" : "collected some", body.len);
-    if (kn_span_is(kn_head_path(kn_exchange_head(x)), "/collect-own"))
+    if (*kn_exchange_user(x))
+        kn_router_collected(x, body, complete);
+    else if (kn_span_is(kn_head_path(kn_exchange_head(x)), "/collect-own"))
         kn_exchange_reply(x, &(kn_reply){ .status = 200, .type = "text/plain", .body = body.data, .len = body.len });
     else
         rig_forward(r, x);
@@ -139,6 +157,7 @@ static inline void rig_open(rig *r) {
         !kn_server_new(r->http, &server, &r->server, NULL) ||
         !kn_upstream_new(r->http, &address, &upstream, &r->upstream, NULL))
         abort();
+    r->guard = (kn_guard){ .loop = r->loop, .port = 80 };
 }
 
 static inline void rig_close(rig *r) {
