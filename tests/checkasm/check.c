@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 uint64_t random_state = 1;
@@ -26,6 +27,13 @@ size_t random_size(size_t most) {
 }
 
 struct now now;
+
+void *allocate(size_t bytes) {
+    void *p = malloc(bytes + !bytes);
+    if (!p)
+        abort();
+    return p;
+}
 
 void fill_pair(pair *p, float size) {
     for (size_t i = 0; i < KN_COUNT(p->want); i++)

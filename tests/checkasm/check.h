@@ -25,6 +25,7 @@ extern struct now {
     bool failed;
 } now;
 
+void *allocate(size_t bytes); /* never NULL */
 void fill_pair(pair *p, float size);
 float *want_of(pair *p);
 float *got_of(pair *p);

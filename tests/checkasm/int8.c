@@ -1,5 +1,6 @@
 /* Products of int8: everything is whole numbers, so all bits are alike. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -81,19 +82,20 @@ void check_transpose_int8(const kn_kernels *ref, const kn_kernels *tier) {
 }
 
 void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
-    enum { ROWS = 36, WHOLE_ROWS = 48, ROW_BYTES = KN_STRIDE * sizeof(float) };
-    static uint8_t a[WHOLE_ROWS * ROW_BYTES];
+    enum { ROWS = 36, ROW_BYTES = KN_STRIDE * sizeof(float) };
     for (size_t round = 0; round < 5 * ROUNDS; round++) {
         size_t rows = random_below(ROWS + 1), n = random_below(KN_INT8_COLUMNS + 1), stride = n + random_below(7);
         size_t k = random_below(KN_INT8_BLOCK / KN_INT8_STEP + 1) * KN_INT8_STEP;
-        for (size_t i = 0; i < sizeof a; i++)
+        size_t bytes_a = (rows + KN_BF16_ROWS - 1) / KN_BF16_ROWS * KN_BF16_ROWS * ROW_BYTES;
+        uint8_t *a = allocate(bytes_a), *b = allocate(k * KN_INT8_COLUMNS);
+        for (size_t i = 0; i < bytes_a; i++)
             a[i] = round % 7 ? (uint8_t)random_bits() : 255;
-        for (size_t i = 0; i < PANEL; i++)
-            panel.want[i] = round % 7 ? (uint8_t)random_bits() : 128;
+        for (size_t i = 0; i < k * KN_INT8_COLUMNS; i++)
+            b[i] = round % 7 ? (uint8_t)random_bits() : 128;
         bool add = random_bits() % 2;
         fill_pair(&out, 1);
-        ref->product_int8(a, rows, k, panel.want, want_of(&out), stride, n, NULL, add);
-        tier->product_int8(a, rows, k, panel.want, got_of(&out), stride, n, NULL, add);
+        ref->product_int8(a, rows, k, b, want_of(&out), stride, n, NULL, add);
+        tier->product_int8(a, rows, k, b, got_of(&out), stride, n, NULL, add);
         for (size_t i = 0; i < KN_COUNT(out.want); i++) {
             int32_t want, got;
             memcpy(&want, &out.want[i], sizeof want);
@@ -101,6 +103,8 @@ void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
             if (want != got)
                 report(k, (ptrdiff_t)i, want, got);
         }
+        free(a);
+        free(b);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amx_emulated.h"
 #include "base/text.h"
 #include "check.h"
 #include "checkasm.h"
@@ -525,27 +526,34 @@ static const struct {
     { "finish_int8", check_finish_int8 },
 };
 
+static int run_check(const char *tier_name, size_t i, const kn_kernels *ref, const kn_kernels *tier) {
+    now.kernel = checks[i].name;
+    now.worst = 0;
+    now.failed = false;
+    checks[i].check(ref, tier);
+    printf("%-10s  %-15s  %s", tier_name, checks[i].name, now.failed ? "DIFFERS" : "ok");
+    printf(now.worst > 0 ? "  %3.0f %% of the allowed difference\n" : "\n", 100 * now.worst);
+    return now.failed;
+}
+
 static int check_all(void) {
     int failures = 0;
-    kn_kernels ref;
+    kn_kernels ref, tier;
     kn_kernels_init(&ref, 0);
     for (int t = 0; kn_tier_name(t); t++) {
         if (!kn_tier_is_here(t)) {
             printf("%-10s  skipped: this machine does not have it\n", kn_tier_name(t));
             continue;
         }
-        kn_kernels tier;
         kn_kernels_init(&tier, t);
-        for (size_t i = 0; i < KN_COUNT(checks); i++) {
-            now.kernel = checks[i].name;
-            now.worst = 0;
-            now.failed = false;
-            checks[i].check(&ref, &tier);
-            printf("%-10s  %-15s  %s", kn_tier_name(t), checks[i].name, now.failed ? "DIFFERS" : "ok");
-            printf(now.worst > 0 ? "  %3.0f %% of the allowed difference\n" : "\n", 100 * now.worst);
-            failures += now.failed;
-        }
+        for (size_t i = 0; i < KN_COUNT(checks); i++)
+            failures += run_check(kn_tier_name(t), i, &ref, &tier);
     }
+    tier = ref;
+    emulate_amx(&tier);
+    for (size_t i = 0; i < KN_COUNT(checks); i++)
+        if (checks[i].check == check_product_bf16 || checks[i].check == check_product_int8)
+            failures += run_check("amx in C", i, &ref, &tier);
     return failures;
 }
 

@@ -9,7 +9,7 @@ DEMO = ["a red apple", "--seed", "7"]
 BASE = ["a boat", *TINY, "--seed", "7", "--size", "80x48", "--steps", "3", "--cfg", "3"]
 THREADS = (1, 2, 3, 7)
 # Each may use those before it where the processor has no more.
-KERNELS = ("reference", "avx2", "avx512", "avx512vnni", "avx512bf16")
+KERNELS = ("reference", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx")
 
 
 class Repeat(Case):

@@ -30,7 +30,7 @@ static float *random_values(int64_t n) {
     return v;
 }
 
-static kn_run begin_with(unsigned threads, const atomic_bool *stop, uint64_t limit) {
+static inline kn_run begin_with(unsigned threads, const atomic_bool *stop, uint64_t limit) {
     kn_error err = { 0 };
     kn_device *d = NULL;
     kn_run r = { 0 };
@@ -39,11 +39,11 @@ static kn_run begin_with(unsigned threads, const atomic_bool *stop, uint64_t lim
     return r;
 }
 
-static kn_run begin(unsigned threads) {
+static inline kn_run begin(unsigned threads) {
     return begin_with(threads, NULL, 1 << 28);
 }
 
-static void end(kn_run *r) {
+static inline void end(kn_run *r) {
     kn_run_close(r);
     kn_device_close(r->device);
 }
@@ -60,7 +60,7 @@ static float *values_of(kn_run *r, kn_tensor t) {
     return v;
 }
 
-static void assert_list(kn_run *r, kn_tensor t, const double *expected, size_t count, double tolerance) {
+static inline void assert_list(kn_run *r, kn_tensor t, const double *expected, size_t count, double tolerance) {
     assert_int_equal(kn_elements(t), count);
     float *v = values_of(r, t);
     for (size_t i = 0; i < count; i++)
@@ -91,14 +91,14 @@ static inline double relative_l2(kn_run *r, kn_tensor t, const double *expected)
         assert_list(run, tensor, list_, KN_COUNT(list_), tolerance);                                                   \
     } while (0)
 
-static void assert_failed(kn_run *r, kn_code code, const char *part) {
+static inline void assert_failed(kn_run *r, kn_code code, const char *part) {
     assert_int_equal(r->err.code, code);
     if (!strstr(r->err.text, part))
         fail_msg("'%s' does not say '%s'", r->err.text, part);
 }
 
 /* _cmocka_run_group_tests is what cmocka_run_group_tests_name calls with the array's size. */
-static int run_on_every_tier(const struct CMUnitTest *tests, size_t n) {
+static inline int run_on_every_tier(const struct CMUnitTest *tests, size_t n) {
     int failures = 0;
     for (int t = 0; kn_tier_name(t); t++)
         if (kn_tier_is_here(t)) {

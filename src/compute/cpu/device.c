@@ -70,8 +70,11 @@ struct loop {
 
 static void run_item(void *ctx, size_t item, unsigned thread) {
     struct loop *l = ctx;
-    if (!kn_is_stopped(l->run))
-        l->fn(l->ctx, item, thread);
+    if (kn_is_stopped(l->run))
+        return;
+    l->fn(l->ctx, item, thread);
+    if (l->run->device->kernels.leave)
+        l->run->device->kernels.leave();
 }
 
 bool kn_parallel(kn_run *r, size_t items, double work, kn_pool_fn *fn, void *ctx) {

@@ -7,9 +7,8 @@
 #include "compute/ops.h"
 
 enum {
-    KN_ROW_UNIT = 48,       /* whole tiles of every tier's product kernels */
-    KN_GROUP_COLUMNS = 128, /* whose panels a thread keeps packed: with the sums they fit a second-level cache */
-    KN_QUERY_ROWS = 240,    /* attention: rows that a thread keeps packed, with their scores */
+    KN_ROW_UNIT = 96,    /* whole tiles of every tier's product kernels */
+    KN_QUERY_ROWS = 240, /* attention: rows that a thread keeps packed, with their scores */
 };
 
 /* Buffers of one thread, made once per device. */

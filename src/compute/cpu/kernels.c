@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static bool has_avx2(void) {
     unsigned a, b, c = 0, d;
@@ -28,6 +30,14 @@ static bool has_avx512vnni(void) {
 static bool has_avx512bf16(void) {
     unsigned a, b, c, d;
     return has_avx512vnni() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5); /* AVX512_BF16 */
+}
+
+/* The system gives tiles to processes that ask for them, which has to be before they start threads. */
+static bool has_amx(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, BF16_TILE_INT8 = 1 << 22 | 1 << 24 | 1 << 25 };
+    unsigned a, b, c, d = 0;
+    return has_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & BF16_TILE_INT8) == BF16_TILE_INT8 &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 #elif defined(__aarch64__)
 
@@ -51,6 +61,7 @@ static const struct {
     { "avx512", has_avx512, kn_kernels_init_avx512 },
     { "avx512vnni", has_avx512vnni, kn_kernels_init_avx512vnni },
     { "avx512bf16", has_avx512bf16, kn_kernels_init_avx512bf16 },
+    { "amx", has_amx, kn_kernels_init_amx },
 #elif defined(__aarch64__)
     { "neon", has_neon, kn_kernels_init_neon },
 #endif
@@ -95,6 +106,8 @@ static bool narrow_pays(const kn_kernels *k) {
     probe p = { 0 };
     double words = least_time(&p, k->product, WORDS, k->columns) / (double)k->columns;
     double pairs = least_time(&p, k->product_bf16, 2 * WORDS, KN_BF16_COLUMNS) / (2.0 * KN_BF16_COLUMNS);
+    if (k->leave)
+        k->leave();
     return 1.25 * pairs < words;
 }
 
@@ -125,7 +138,7 @@ bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
     while (!tiers[best].is_here())
         best--;
     kn_kernels_init(ret, best);
-    if (asked < 0 && ret->narrow && !narrow_pays(ret))
-        kn_kernels_init(ret, best - 1);
+    while (asked < 0 && ret->narrow && !narrow_pays(ret))
+        kn_kernels_init(ret, --best);
     return true;
 }

@@ -26,6 +26,7 @@ enum {
     KN_BLOCK = 256,              /* summed elements per pass; a multiple of every storage format's block */
     KN_STRIDE = KN_BLOCK + 16,   /* floats from one left-hand row to the next */
     KN_MAX_COLUMNS = 64,         /* of a panel */
+    KN_GROUP_COLUMNS = 256,      /* of panels that are multiplied with the same rows, at most */
     KN_TRANSPOSE_ROWS = 16,      /* `columns` is a multiple of it */
     KN_FEW_ROWS = 8,             /* below, rows go through `dots` */
     KN_DOT_PIECE = 4 * KN_BLOCK, /* elements decoded at a time for `dots` */
@@ -34,10 +35,10 @@ enum {
     KN_BF16_BLOCK = 2 * KN_BLOCK,
     KN_BF16_STRIDE = 2 * KN_STRIDE,
     KN_BF16_STEP = 32,
-    KN_BF16_COLUMNS = 64, /* of every panel, in every tier */
-    KN_BF16_ROWS = 16,    /* of the left-hand rows, as many as make this whole may be read */
-    KN_FEW_ROWS_BF16 = 16,
-    KN_DOT_COLUMNS = 4, /* columns at once for `dots_bf16` */
+    KN_BF16_COLUMNS = 64,  /* of every panel, in every tier */
+    KN_BF16_ROWS = 16,     /* of the left-hand rows, as many as make this whole may be read */
+    KN_FEW_ROWS_BF16 = 16, /* at most */
+    KN_DOT_COLUMNS = 4,    /* columns at once for `dots_bf16` */
 
     /* and for int8: four elements in a float's place */
     KN_INT8_BLOCK = 4 * KN_BLOCK,
@@ -59,6 +60,9 @@ typedef void kn_product_fn(const void *a, size_t rows, size_t k, const void *pan
 typedef struct kn_kernels {
     const char *name;
     size_t columns;
+    size_t group_columns; /* of the panels that are multiplied with the same rows: as caches are large */
+    size_t few_rows_bf16; /* below, rows go through `dots_bf16` */
+    void (*leave)(void);  /* a thread calls it after each task, to give back what kernels have taken; may be NULL */
 
     /* dst[n] = decoded src * scale; n whole blocks of the format */
     void (*decode[KN_DTYPE_COUNT])(const void *src, size_t n, float scale, float *dst);
@@ -183,6 +187,7 @@ void kn_kernels_init_avx2(kn_kernels *k);
 void kn_kernels_init_avx512(kn_kernels *k);
 void kn_kernels_init_avx512vnni(kn_kernels *k);
 void kn_kernels_init_avx512bf16(kn_kernels *k);
+void kn_kernels_init_amx(kn_kernels *k);
 void kn_kernels_init_neon(kn_kernels *k);
 
 #endif

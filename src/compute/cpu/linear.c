@@ -115,7 +115,7 @@ static void linear_of_few(kn_run *r, int64_t rows, kn_tensor x, const kn_weight 
 
 static void multiply_floats(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor y) {
     int64_t rows = kn_row_count(x);
-    if (rows < (kn_is_narrow(r) ? KN_FEW_ROWS_BF16 : KN_FEW_ROWS)) {
+    if (rows < (kn_is_narrow(r) ? (int64_t)r->device->kernels.few_rows_bf16 : KN_FEW_ROWS)) {
         linear_of_few(r, rows, x, w, y);
     } else {
         struct rows s = { kn_data(x), kn_last_dim(x) };

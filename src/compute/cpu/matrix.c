@@ -247,7 +247,7 @@ static void multiply_columns(void *ctx, size_t item, unsigned thread) {
 static void choose_tasks(struct product *p, int64_t rows, unsigned threads) {
     int64_t most = KN_MIN(MOST_ROWS, KN_MAX(FEWEST_ROWS, MOST_BYTES / (p->passes * ROW_BYTES)));
     p->packed_rows = p->task_rows = part_of(rows, most, KN_ROW_UNIT);
-    p->task_columns = KN_GROUP_COLUMNS;
+    p->task_columns = (int64_t)p->run->device->kernels.group_columns;
     for (;;) {
         p->column_tasks = parts(p->stored.columns, p->task_columns);
         if (p->column_tasks * parts(p->packed_rows, p->task_rows) >= 8 * (int64_t)threads || threads == 1)

@@ -467,6 +467,8 @@ void kn_kernels_init_reference(kn_kernels *k) {
     *k = (kn_kernels){
         .name = "reference",
         .columns = COLUMNS,
+        .group_columns = 128,
+        .few_rows_bf16 = KN_FEW_ROWS_BF16,
         .decode = {
             [KN_F32] = decode_KN_F32,
             [KN_F16] = decode_KN_F16,
