@@ -86,6 +86,54 @@ class Inspect(Looking):
         part, = self.inspects_json(path, code=2)["files"]
         self.assertEqual((part["role"], part["tensors"], part["bytes"]), ("unknown", 1, 4))
 
+    def test_reason(self):
+        """says_why_a_file_cannot_be_used_in_the_words_of_one_thing_or_many"""
+        path = self.write("own.safetensors", safetensors.make({"mine": ("F32", [1], bytes(4))}))
+        text = self.inspects(path, code=2).out.decode()
+        self.assertIn("nothing known, 1 tensor, ", text)
+        self.assertIn("cannot be used: its tensor names belong to no known network\n", text)
+        text = self.inspects(self.write("none.safetensors", safetensors.make({})), code=2).out.decode()
+        self.assertNotIn("stored as", text)
+        self.assertIn("cannot be used: the file holds no tensors\n", text)
+
+    def refuses_format(self, tensors, metadata, *words):
+        part, = self.inspects_json(self.write("model.safetensors", safetensors.make(tensors, metadata)), code=2)["files"]
+        self.assertEqual((part["architecture"], part["tensors"]), ("z-image", len(tensors)))
+        for word in words:
+            self.assertIn(word, part["error"])
+
+    def test_foreign_formats(self):
+        """refuses_formats_that_are_not_read_by_their_names_and_says_what_to_use_instead"""
+        whole = safetensors.parts(Z_IMAGE / "z_image_turbo_bf16.safetensors")
+        layer, instead = "layers.0.feed_forward.w1", "use an FP8, INT8 or GGUF version of the model"
+        rows, row = whole[f"{layer}.weight"][1]
+        packed = {**whole, f"{layer}.weight": ("U8", [rows, row // 2], bytes(rows * row // 2))}
+        for name in ("nvfp4", "mxfp8", "int4_awq"):
+            record = json.dumps({"format": name}).encode()
+            self.refuses_format({**packed, f"{layer}.comfy_quant": ("U8", [len(record)], record)}, None,
+                                f"layer {layer}: ", f"'{name}'", instead)
+            listed = {"format_version": "1.0", "layers": {layer: {"format": name}}}
+            self.refuses_format(packed, {"_quantization_metadata": json.dumps(listed)}, f"'{name}'", instead)
+        for suffix, name in (("weight_scale_2", "NVFP4"), ("qzeros", "AWQ or GPTQ"), ("absmax", "bitsandbytes")):
+            self.refuses_format({**packed, f"{layer}.{suffix}": ("F32", [1], bytes(4))}, None, name, instead)
+
+    def test_broken_records(self):
+        """refuses_a_quantization_record_that_makes_no_sense"""
+        whole = safetensors.parts(Z_IMAGE / "z_image_turbo_bf16.safetensors")
+        for text, word in (('{"layers"', "_quantization_metadata"), ("[" * 10000, "_quantization_metadata"),
+                           ('{"format_version": "9", "layers": {}}', "format_version '9'"),
+                           ('{"format_version": "1.0", "layers": {"mine": {"format": "float8_e4m3fn"}}}', "mine")):
+            self.refuses_format(whole, {"_quantization_metadata": text}, word)
+
+    def test_missing_scale(self):
+        """counts_missing_scales_whatever_the_network_is"""
+        for name, missing in (("bad_missing_scale", 1), ("linear_comfy_quant", 0)):
+            part, = self.inspects_json(str(GOLDEN / "fp8" / f"{name}.safetensors"), code=2)["files"]
+            self.assertEqual((part["role"], part["missing_scales"]), ("unknown", missing))
+        text = self.inspects(str(GOLDEN / "fp8" / "bad_missing_scale.safetensors"), code=2).out.decode()
+        self.assertIn("1 scale missing", text)
+        self.assertIn("cannot be used: layer net.0 is missing weight_scale\n", text)
+
     def test_absent(self):
         """goes_on_to_the_next_file_after_one_that_is_absent"""
         absent, vae = self.inspects_json("absent", str(E2E / "vae.safetensors"), code=2)["files"]
