@@ -245,6 +245,43 @@ class Folder(Looking):
             self.assertRegex(one["error"], "^tokenizer: the built-in one has 151669 tokens, the text encoder's table "
                                            "only [0-9]+; name the tokenizer that comes with it")
 
+    def test_own_tokenizer(self):
+        """takes_the_tokenizer_that_lies_beside_the_text_encoder"""
+        root = self.tree("tokenizers/krea2", "text_encoders/qwen3vl_4b_fp8_scaled.safetensors")
+        for name in ("aaa", "qwen3vl_4b", "zzz"):
+            shutil.copytree(GOLDEN / "tokenizer-tiny", root / "text_encoders" / name)
+        own = root / "text_encoders" / "qwen3vl_4b"
+        shutil.copy(KREA2 / "qwen3vl_4b_fp8_scaled.safetensors", own / "model.safetensors")
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        self.assertEqual({(profile["text_encoder"], profile["tokenizer"]) for profile in krea["profiles"]},
+                         {(str(own / "model.safetensors"), str(own))})
+
+    def whole_vocabulary(self, path):
+        """A text encoder whose table has room for the built-in tokenizer; the table takes no room on the disk."""
+        parts = safetensors.parts(Z_IMAGE / "qwen_3_4b.safetensors")
+        table, = (name for name in parts if name.endswith("embed_tokens.weight"))
+        kind, (_, width), _ = parts.pop(table)
+        header, data = safetensors.split(safetensors.make(parts))
+        end = len(data) + 151936 * width * 2
+        header[table] = {"dtype": kind, "shape": [151936, width], "data_offsets": [len(data), end]}
+        path.write_bytes(safetensors.join(header, data))
+        os.truncate(path, path.stat().st_size + end - len(data))
+
+    def test_foreign_tokenizer(self):
+        """takes_the_built_in_tokenizer_before_that_of_another_folder_but_not_before_its_own"""
+        root = self.tree(*(name for name in TREE if not name.startswith(("diffusion_models/z", "vae", "checkpoints"))))
+        shutil.copytree(GOLDEN / "tokenizer-tiny", root / "text_encoders" / "aaa")
+        place = root / "text_encoders" / "qwen" / "model.safetensors"
+        place.parent.mkdir()
+        self.whole_vocabulary(place)
+
+        def tokenizers():
+            group, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "z-image")
+            return {profile.get("tokenizer") for profile in group["profiles"] if profile["text_encoder"] == str(place)}
+        self.assertEqual(tokenizers(), {None})
+        shutil.copy(GOLDEN / "tokenizer-tiny" / "tokenizer.json", place.parent)
+        self.assertEqual(tokenizers(), {str(place.parent)})
+
     def test_doubt(self):
         """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""
         root = self.tree()
