@@ -152,7 +152,8 @@ bool kn_inspect_tell_folder(json_t *folder, kn_buf *out) {
     json_object_foreach(json_object_get(folder, "others"), title, one) ok =
         ok && kn_buf_printf(out, "#   %lld x %s\n", (long long)json_integer_value(one), title);
     if (json_is_true(json_object_get(folder, "cut")))
-        ok = ok &&
-             kn_buf_add_text(out, "\n# There is more, too deep or too much to look at; name a folder further down\n");
+        ok = ok && kn_buf_add_text(
+                       out, "\n# There is more that was not looked at: too deep or too much, behind a link to a folder "
+                            "above,\n# or in /proc, /sys or /dev; name a folder further down\n");
     return ok;
 }

@@ -356,6 +356,21 @@ class Folder(Looking):
         (deep / "/".join("abcdefghijklmnop")).mkdir(parents=True)
         self.assertEqual(self.looks(deep, code=2)["cut"], True)
 
+    def test_links(self):
+        """does_not_follow_links_to_folders_above_or_into_the_system"""
+        root = self.tree()
+        before = self.looks(root)
+        for name, target in (("top", "/"), ("above", ".."), ("process", "/proc/self"), ("system", "/sys"),
+                             ("devices", "/dev"), ("messages.safetensors", "/proc/self/mounts")):
+            link = root / "vae" / name
+            link.symlink_to(root.parent if target == ".." else target)
+            folder = self.looks(root)
+            self.assertEqual({**folder, "cut": False}, before, name)
+            self.assertEqual(folder["cut"], True, name)
+            link.unlink()
+        (root / "all").symlink_to("/")
+        self.assertIn("# There is more that was not looked at", self.inspects(str(root)).out.decode())
+
     def test_nothing(self):
         """says_that_a_folder_holds_no_model"""
         text = self.inspects(str(self.inputs), code=2).out.decode()
