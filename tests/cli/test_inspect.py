@@ -212,6 +212,34 @@ class Folder(Looking):
                        "--output", f"{name}.png")
             self.assertTrue((self.folder / f"{name}.png").exists())
 
+    def test_use(self):
+        """says_where_profiles_go_and_how_they_are_used"""
+        root = self.tree()
+        first = next(iter(tomllib.loads(self.inspects(str(root)).out.decode())["model_profiles"]))
+        for config, place in ((None, ".config/kuno/models.toml"), ("/elsewhere", "/elsewhere/kuno/models.toml")):
+            more = {"env": {"XDG_CONFIG_HOME": config}} if config else {}
+            text = self.kuno("inspect-models", str(root), **more).out.decode()
+            self.assertIn(f"{place} and say\n#   kuno generate --model-profile {first} \"a prompt\"\n", text)
+            line = f'default_model = "{first}"\n'
+            self.assertIn(f"\n# {line}", text)
+            self.assertEqual(tomllib.loads(text.replace(f"# {line}", line))["default_model"], first)
+        (root / "diffusion_models").rename(self.folder / "away")
+        for name in ("unet", "checkpoints"):
+            shutil.rmtree(root / name)
+        self.assertNotIn("kuno generate", self.inspects(str(root), code=2).out.decode())
+
+    def test_unchosen(self):
+        """names_the_option_and_the_profiles_when_none_is_chosen"""
+        path = self.write("models.toml", self.inspects(str(self.tree())).out)
+        self.refuses(["generate", "a boat", "--config", path], "no model is chosen; give --model-profile NAME or set "
+                     "default_model; known: ", "krea2-turbo-fp8-scaled", "z-image-turbo-bf16")
+
+    def test_key(self):
+        """names_the_key_that_a_profile_lacks"""
+        path = self.write("models.toml", f'[models]\nvae = "{E2E / "vae.safetensors"}"\n')
+        self.refuses(["generate", "a boat", "--config", path],
+                     "profile 'legacy' has no diffusion_model; add it to the profile or give --diffusion-model")
+
     def test_json(self):
         """says_the_same_in_json"""
         root = self.tree()
