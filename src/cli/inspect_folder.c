@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "pipelines/collection.h"
+#include "pipelines/profile.h"
 
 enum { PROFILE_LIMIT = 1 << 16 };
 
@@ -96,8 +97,13 @@ json_t *kn_inspect_folder(const char *folder, bool *all_well) {
     for (size_t i = 0; i < c.tree.unreadable.count; i++)
         json_array_append_new(problems, json_pack("{s:o, s:s}", "path", json_path(c.tree.unreadable.at[i]), "error",
                                                   "the folder cannot be read"));
-    json_t *answer = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "folder", json_path(folder), "architectures", groups,
-                               "spare", spare, "problems", problems, "others", others, "cut", (int)c.tree.cut);
+    char *place = NULL;
+    if (has_profile)
+        kn_profiles_place(&place, NULL);
+    json_t *answer = json_pack("{s:o, s:o*, s:o, s:o, s:o, s:o, s:b}", "folder", json_path(folder), "models_toml",
+                               place ? json_path(place) : NULL, "architectures", groups, "spare", spare, "problems",
+                               problems, "others", others, "cut", (int)c.tree.cut);
+    free(place);
     kn_collection_free(&c);
     *all_well &= has_profile;
     return answer;
@@ -129,6 +135,27 @@ static bool tell_group(json_t *group, kn_buf *out) {
     return ok;
 }
 
+/* NULL: there is none. */
+static const char *first_profile(json_t *groups) {
+    json_t *group = NULL;
+    size_t i = 0;
+    const char *name = NULL;
+    json_array_foreach(groups, i, group) if (!name) name =
+        text_at(json_array_get(json_object_get(group, "profiles"), 0), "name");
+    return name;
+}
+
+/* All of it comments: default_model must stand above every table, wherever this is pasted. */
+static bool tell_use(json_t *folder, const char *profile, kn_buf *out) {
+    const char *place = text_at(folder, "models_toml");
+    return kn_buf_printf(out,
+                         "# To use the profiles below, put them into %s and say\n"
+                         "#   kuno generate --model-profile %s \"a prompt\"\n"
+                         "# A line above all profiles chooses the one that is used when none is named:\n"
+                         "# default_model = \"%s\"\n",
+                         place ? kn_quote_path(place).text : "a file, name it by --config FILE", profile, profile);
+}
+
 bool kn_inspect_tell_folder(json_t *folder, kn_buf *out) {
     json_t *one = NULL;
     size_t i = 0;
@@ -136,6 +163,9 @@ bool kn_inspect_tell_folder(json_t *folder, kn_buf *out) {
     bool ok = kn_buf_printf(out, "# models in %s\n", path_at(folder, "folder").text);
     if (error)
         return ok && kn_buf_printf(out, "#   cannot be used: %s\n", error);
+    const char *profile = first_profile(json_object_get(folder, "architectures"));
+    if (profile)
+        ok = ok && tell_use(folder, profile, out);
     if (json_array_size(json_object_get(folder, "architectures")) == 0)
         ok = ok && kn_buf_add_text(out, "#   there is no diffusion model that could be used\n");
     json_array_foreach(json_object_get(folder, "architectures"), i, one) ok = ok && tell_group(one, out);
@@ -152,7 +182,8 @@ bool kn_inspect_tell_folder(json_t *folder, kn_buf *out) {
     json_object_foreach(json_object_get(folder, "others"), title, one) ok =
         ok && kn_buf_printf(out, "#   %lld x %s\n", (long long)json_integer_value(one), title);
     if (json_is_true(json_object_get(folder, "cut")))
-        ok = ok &&
-             kn_buf_add_text(out, "\n# There is more, too deep or too much to look at; name a folder further down\n");
+        ok = ok && kn_buf_add_text(
+                       out, "\n# There is more that was not looked at: too deep or too much, behind a link to a folder "
+                            "above,\n# or in /proc, /sys or /dev; name a folder further down\n");
     return ok;
 }

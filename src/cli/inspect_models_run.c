@@ -76,7 +76,10 @@ static json_t *look_at(const kn_source *source, const kn_slot *slot, bool *all_w
             json_object_set_new(part, "error", json_string(err.text));
         *all_well &= fits;
     } else {
-        *all_well &= found.kind != NULL;
+        bool usable = found.problem.code == KN_OK;
+        if (!usable)
+            json_object_set_new(part, "error", json_string(found.problem.text));
+        *all_well &= usable;
     }
     return part;
 }
@@ -160,6 +163,18 @@ static json_int_t number_at(json_t *o, const char *key) {
     return json_integer_value(json_object_get(o, key));
 }
 
+typedef struct amount {
+    char text[64];
+} amount;
+
+/* "1 scale", "2 scales" */
+static amount amount_at(json_t *o, const char *key, const char *one) {
+    long long n = (long long)number_at(o, key);
+    amount a;
+    snprintf(a.text, sizeof a.text, "%lld %s%s", n, one, n == 1 ? "" : "s");
+    return a;
+}
+
 static bool tell_part(json_t *part, kn_buf *out) {
     const char *slot = text_at(part, "slot"), *error = text_at(part, "error"), *prefix = text_at(part, "prefix");
     bool ok =
@@ -168,16 +183,20 @@ static bool tell_part(json_t *part, kn_buf *out) {
         const char *title = text_at(part, "title"), *name = NULL;
         json_t *count = NULL, *other = NULL;
         size_t i;
-        ok = ok &&
-             kn_buf_printf(out, "    %s, %lld tensors, %s\n    stored as", title ? title : "nothing known",
-                           (long long)number_at(part, "tensors"), kn_bytes((uint64_t)number_at(part, "bytes")).text);
-        json_object_foreach(json_object_get(part, "dtypes"), name, count) ok =
+        json_t *dtypes = json_object_get(part, "dtypes");
+        ok = ok && kn_buf_printf(out, "    %s, %s, %s\n", title ? title : "nothing known",
+                                 amount_at(part, "tensors", "tensor").text,
+                                 kn_bytes((uint64_t)number_at(part, "bytes")).text);
+        if (json_object_size(dtypes) > 0)
+            ok = ok && kn_buf_add_text(out, "    stored as");
+        json_object_foreach(dtypes, name, count) ok =
             ok && kn_buf_printf(out, " %s x %lld", name, (long long)json_integer_value(count));
         if (number_at(part, "quantised_layers"))
-            ok = ok && kn_buf_printf(out, "; %lld quantised layers, %lld scales missing",
-                                     (long long)number_at(part, "quantised_layers"),
-                                     (long long)number_at(part, "missing_scales"));
-        ok = ok && kn_buf_add_text(out, "\n");
+            ok = ok &&
+                 kn_buf_printf(out, "; %s, %s missing", amount_at(part, "quantised_layers", "quantised layer").text,
+                               amount_at(part, "missing_scales", "scale").text);
+        if (json_object_size(dtypes) > 0)
+            ok = ok && kn_buf_add_text(out, "\n");
         if (*prefix)
             ok = ok && kn_buf_printf(out, "    names begin with %s\n", prefix);
         json_array_foreach(json_object_get(part, "also_holds"), i, other) ok =

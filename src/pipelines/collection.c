@@ -178,12 +178,14 @@ static void choose_variant(kn_collected_model *m, const char *path) {
 
 /* ---- what belongs together ---- */
 
-/* How much two paths have in common, in whole folders; a file is nearest to itself. */
+/* How much two paths have in common, in whole folders; a file is nearest to itself. b may be a folder. */
 static size_t nearness(const char *a, const char *b) {
     size_t same = 0, i = 0;
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '/')
             same = i;
+    if (a[i] == '/' && !b[i])
+        same = i;
     return a[i] == b[i] ? SIZE_MAX : same;
 }
 
@@ -233,12 +235,28 @@ static bool text_is_doubtful(const kn_collection *c, const kn_collected_model *m
     return doubtful;
 }
 
-static struct choice tokenizers_near(const kn_collection *c, const char *near) {
-    struct choice found = { .count = 0 };
+/* Whether a tokenizer lies with a text encoder: in its folder or, as diffusers has it, in the one next to it. */
+static bool is_with(const char *tokenizer, const char *text) {
+    static const char folder[] = "/text_encoder", sibling[] = "/tokenizer";
+    size_t len = (size_t)(base_of(text) - text) - 1, stem = len - KN_MIN(len, sizeof folder - 1);
+    if (strncmp(text, tokenizer, len) == 0 && !tokenizer[len])
+        return true;
+    return strncmp(text + stem, folder, len - stem) == 0 && strncmp(text, tokenizer, stem) == 0 &&
+           strcmp(tokenizer + stem, sibling) == 0;
+}
+
+/* What to try: what lies with the text encoder, the built-in one (NULL), and what lies elsewhere, nearest first. */
+static struct choice tokenizers_for(const kn_collection *c, const char *text) {
+    struct choice with = { .count = 0 }, elsewhere = { .count = 0 };
     for (size_t i = 0; i < c->tree.tokenizers.count; i++)
         if (c->tokenizers[i].tokens > 0)
-            offer(&found, near, c->tokenizers[i].path);
-    return found;
+            offer(is_with(c->tokenizers[i].path, text) ? &with : &elsewhere, text, c->tokenizers[i].path);
+    if (with.count == MOST_TRIED)
+        return with;
+    with.path[with.count++] = NULL;
+    for (size_t i = 0; i < elsewhere.count && with.count < MOST_TRIED; i++)
+        with.path[with.count++] = elsewhere.path[i];
+    return with;
 }
 
 static bool opens(const kn_collected_model *m, kn_device *device, kn_error *err) {
@@ -254,17 +272,16 @@ static bool opens(const kn_collected_model *m, kn_device *device, kn_error *err)
     return true;
 }
 
-/* Until a text encoder and a tokenizer are found with which the model opens; they decide. The built-in tokenizer is
- * tried first. If none does, what is told is why the nearest text encoder cannot be used, with the tokenizer that is
- * least likely to be the reason. */
+/* Until a text encoder and a tokenizer are found with which the model opens; they decide. If none does, what is told is
+ * why the nearest text encoder cannot be used, with the tokenizer that is least likely to be the reason. */
 static void choose_text(const kn_collection *c, kn_collected_model *m, const struct choice *texts, kn_device *device) {
     kn_error why = { 0 };
     for (size_t i = 0; i < texts->count; i++) {
-        struct choice tokenizers = tokenizers_near(c, texts->path[i]);
+        struct choice tokenizers = tokenizers_for(c, texts->path[i]);
         m->part[KN_PLACE_TEXT] = texts->path[i];
-        for (size_t k = 0; k <= tokenizers.count; k++) {
+        for (size_t k = 0; k < tokenizers.count; k++) {
             kn_error err = { 0 };
-            m->tokenizer = k > 0 ? tokenizers.path[k - 1] : NULL;
+            m->tokenizer = tokenizers.path[k];
             if (opens(m, device, &err))
                 return;
             if (i == 0)

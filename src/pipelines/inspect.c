@@ -11,15 +11,19 @@ static bool has_blocks(const kn_entry *e) {
     return kn_dtype_of(e->dtype)->block > 1;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t len = strlen(text), tail = strlen(end);
+    return len >= tail && strcmp(text + len - tail, end) == 0;
+}
+
 /* "<layer>.weight" of a matrix that is not stored as plain numbers; *layer is the length of its name without ".weight".
  */
 static bool is_quantised(const kn_entry *e, int *layer) {
     static const char suffix[] = ".weight";
-    size_t len = strlen(e->name), tail = sizeof suffix - 1;
     bool scaled = e->dtype == KN_F8_E4M3 || e->dtype == KN_F8_E5M2 || e->dtype == KN_I8;
-    if ((!scaled && !has_blocks(e)) || e->rank != 2 || len < tail || strcmp(e->name + len - tail, suffix) != 0)
+    if ((!scaled && !has_blocks(e)) || e->rank != 2 || !ends_with(e->name, suffix))
         return false;
-    *layer = (int)(len - tail);
+    *layer = (int)(strlen(e->name) - (sizeof suffix - 1));
     return true;
 }
 
@@ -36,7 +40,6 @@ static bool has_scale(const kn_weights *w, const char *name, int layer) {
 /* section: what the names of those to count begin with. */
 static void count(const kn_weights *w, const char *section, kn_inspection *ret) {
     int layer = 0;
-    size_t scaled = 0;
     for (size_t i = 0; i < kn_weights_count(w); i++) {
         const kn_entry *e = kn_weights_at(w, i);
         if (strncmp(e->name, section, strlen(section)) != 0)
@@ -47,12 +50,9 @@ static void count(const kn_weights *w, const char *section, kn_inspection *ret) 
         ret->has_vision |= strncmp(e->name, "visual.", 7) == 0 || strstr(e->name, ".visual.") != NULL;
         if (is_quantised(e, &layer)) {
             ret->quantised_layers++;
-            scaled += !has_blocks(e);
             ret->missing_scales += !has_blocks(e) && !has_scale(w, e->name, layer);
         }
     }
-    if (ret->missing_scales == scaled) /* without a single scale: plain casts */
-        ret->missing_scales = 0;
 }
 
 static void find_others(const kn_weights *w, kn_inspection *ret) {
@@ -63,6 +63,26 @@ static void find_others(const kn_weights *w, kn_inspection *ret) {
         if (kind && kind != ret->kind && role != KN_ROLE_VISION) /* has_vision tells already */
             ret->others[n++] = kind;
     }
+}
+
+/* Whether the weights below a prefix are stored in a way that can be read: a binder looks. */
+static bool is_readable(const kn_weights *w, const char *prefix, kn_error *err) {
+    kn_binder *b = NULL;
+    if (!kn_binder_new(w, prefix, true, &b, err))
+        return false;
+    kn_binder_free(b);
+    return true;
+}
+
+/* Each network in the file by itself, so that none is judged by the weights of another; what is unknown as a whole. */
+static bool all_readable(const kn_weights *w, const kn_kind *kind, kn_error *err) {
+    char prefix[KN_PREFIX_MAX];
+    if (!kind)
+        return is_readable(w, "", err);
+    for (kn_role role = KN_ROLE_DIFFUSION; kind->role != KN_ROLE_OTHER && role < KN_ROLE_OTHER; role++)
+        if (kn_detect_role(w, role, prefix) && !is_readable(w, prefix, err))
+            return false;
+    return true;
 }
 
 bool kn_inspect_file(const kn_source *source, const kn_slot *slot, kn_inspection *ret, kn_error *err) {
@@ -79,6 +99,11 @@ bool kn_inspect_file(const kn_source *source, const kn_slot *slot, kn_inspection
     count(w, slot ? kn_section_of(found.prefix) : "", &found);
     if (!slot && found.kind && found.kind->role != KN_ROLE_OTHER)
         find_others(w, &found);
+    if (slot ? is_readable(w, found.prefix, &(kn_error){ 0 }) : all_readable(w, found.kind, &found.problem))
+        found.missing_scales = 0; /* those without one are plain casts */
+    if (!slot && !found.kind && found.problem.code == KN_OK)
+        kn_fail(&found.problem, KN_E_FORMAT,
+                found.tensors ? "its tensor names belong to no known network" : "the file holds no tensors");
     kn_weights_close(w);
     if (ok)
         *ret = found;

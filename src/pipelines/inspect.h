@@ -1,4 +1,5 @@
-/* What a model file holds and what it is good for, from its header alone: no tensor data is read. */
+/* What a model file holds and what it is good for, from its header alone: of the tensor data, only scales and records
+ * of quantised layers are read. */
 #ifndef KN_PIPELINES_INSPECT_H
 #define KN_PIPELINES_INSPECT_H
 
@@ -13,6 +14,7 @@ typedef struct kn_inspection {
     size_t quantised_layers, missing_scales;
     bool has_vision;                      /* a vision tower is in the same file */
     const kn_kind *others[KN_ROLE_OTHER]; /* what else an all-in-one file holds; NULL behind the last one */
+    kn_error problem; /* without a slot: why nothing can be drawn with it, as far as it tells by itself; KN_OK: none */
 } kn_inspection;
 
 /* slot: of an all-in-one file only what belongs there; NULL: the file as it is. Errors are about the file alone; the

@@ -26,14 +26,14 @@ static void make_rules(struct rules *r) {
 
 /* One slot: the caller's file, else the profile's, else its all-in-one file, else (for the built-in profile) the
  * program's own. */
-static bool choose_source(const char *what, const char *asked, const char *written, const char *checkpoint,
-                          const char *profile, kn_source *source, kn_error *err) {
+static bool choose_source(const char *key, const char *option, const char *asked, const char *written,
+                          const char *checkpoint, const char *profile, kn_source *source, kn_error *err) {
     const char *path = asked ? asked : written ? written : checkpoint;
     if (path)
         *source = (kn_source){ .path = path };
     else if (!source->data)
-        return kn_fail(err, KN_E_NOT_FOUND, "profile '%s' has no %s; add it to the profile or give --%s",
-                       kn_quote_z(profile).text, what, what);
+        return kn_fail(err, KN_E_NOT_FOUND, "profile '%s' has no %s; add it to the profile or give %s",
+                       kn_quote_z(profile).text, key, option);
     return true;
 }
 
@@ -47,11 +47,11 @@ static bool choose_files(const kn_model_wish *w, kn_model_choice *c, kn_error *e
         c->files.tokenizer = (kn_source){ .path = tokenizer };
     if (c->files.vision.path && !c->architecture->vision)
         return kn_fail(err, KN_E_UNSUPPORTED, "%s has no vision encoder; leave vision out", c->architecture->title);
-    return choose_source("diffusion-model", w->diffusion_model, p->diffusion_model, p->checkpoint, p->name,
-                         &c->files.diffusion_model, err) &&
-           choose_source("text-encoder", w->text_encoder, p->text_encoder, p->checkpoint, p->name,
+    return choose_source("diffusion_model", "--diffusion-model", w->diffusion_model, p->diffusion_model, p->checkpoint,
+                         p->name, &c->files.diffusion_model, err) &&
+           choose_source("text_encoder", "--text-encoder", w->text_encoder, p->text_encoder, p->checkpoint, p->name,
                          &c->files.text_encoder, err) &&
-           choose_source("vae", w->vae, p->vae, p->checkpoint, p->name, &c->files.vae, err);
+           choose_source("vae", "--vae", w->vae, p->vae, p->checkpoint, p->name, &c->files.vae, err);
 }
 
 bool kn_model_profiles(const char *config, kn_profiles *ret, kn_error *err) {

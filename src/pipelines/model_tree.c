@@ -18,6 +18,7 @@ struct place {
 
 struct walk {
     kn_model_tree tree;
+    const char *root;
     struct place *seen;
     size_t seen_count, seen_room, entries;
     kn_error *err;
@@ -129,16 +130,39 @@ static bool is_left_out(const kn_paths *names, const char *name) {
 
 static bool walk_folder(struct walk *w, const char *folder, int depth);
 
+/* Whether it lies in what the kernel shows as files: reading there may wait for ever, or do something. */
+static bool is_of_system(const struct stat *st) {
+    static const char *const places[] = { "/proc", "/sys", "/dev" };
+    struct stat root, place;
+    bool is = false;
+    for (size_t i = 0; i < KN_COUNT(places) && stat("/", &root) == 0; i++)
+        if (stat(places[i], &place) == 0 && place.st_dev == st->st_dev)
+            is |= place.st_dev != root.st_dev || place.st_ino == st->st_ino;
+    return is;
+}
+
+/* Whether a link leads to a folder that the whole tree lies in. */
+static bool leads_above(const struct walk *w, const char *path) {
+    struct stat st;
+    char *real = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
+    size_t len = !real || strcmp(real, "/") == 0 ? 0 : strlen(real);
+    bool above = real && strncmp(w->root, real, len) == 0 && w->root[len] == '/';
+    free(real);
+    return above;
+}
+
 /* Takes path. */
 static bool look_at(struct walk *w, char *path, int depth) {
     struct stat st;
     bool ok = true;
     if (!path)
         return kn_fail_nomem(w->err, sizeof path);
-    bool there = stat(path, &st) == 0;
-    if (there && S_ISDIR(st.st_mode) && is_new(w, &st))
+    bool there = stat(path, &st) == 0, folder = there && S_ISDIR(st.st_mode), file = there && S_ISREG(st.st_mode);
+    if ((folder || file) && (is_of_system(&st) || (folder && leads_above(w, path))))
+        w->tree.cut = true;
+    else if (folder && is_new(w, &st))
         ok = walk_folder(w, path, depth + 1);
-    else if (there && S_ISREG(st.st_mode) && begins_like_model(path) && is_new(w, &st))
+    else if (file && begins_like_model(path) && is_new(w, &st))
         return add(&w->tree.files, path, w->err);
     free(path);
     return ok && w->err->code == KN_OK;
@@ -165,6 +189,7 @@ bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err) {
     char *root = realpath(folder, NULL);
     struct stat st;
     bool ok = (root && stat(root, &st) == 0) || kn_fail(&own, KN_E_NOT_FOUND, "%s", strerror(errno));
+    w.root = root;
     ok = ok && is_new(&w, &st) && walk_folder(&w, root, 0);
     if (ok && w.tree.unreadable.count && strcmp(w.tree.unreadable.at[0], root) == 0)
         ok = kn_fail(&own, KN_E_IO, "the folder cannot be read");

@@ -1,7 +1,8 @@
 /* What lies in a folder of models and all folders below it: model files, told by their first bytes, and tokenizers. Of
  * models that are split over several files the index stands for all.
  *
- * Links are followed, but nothing is visited twice, so that loops end. What begins with a dot is left out. */
+ * Links are followed, but nothing is visited twice, so that loops end, and none is followed to a folder that the whole
+ * tree lies in. What begins with a dot and what lies in /proc, /sys and /dev is left out. */
 #ifndef KN_PIPELINES_MODEL_TREE_H
 #define KN_PIPELINES_MODEL_TREE_H
 
@@ -20,7 +21,7 @@ typedef struct kn_model_tree {
     kn_paths files;      /* safetensors, their indices and GGUF, in the order of their names */
     kn_paths tokenizers; /* folders with tokenizer.json, or with vocab.json and merges.txt */
     kn_paths unreadable; /* folders */
-    bool cut;            /* there is more than the limits allow */
+    bool cut;            /* there is more than the limits allow, or where nothing is looked at */
 } kn_model_tree;
 
 bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err);

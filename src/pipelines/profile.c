@@ -460,8 +460,8 @@ bool kn_profiles_read_text(const char *text, size_t len, const char *folder, con
     return true;
 }
 
-/* NULL in *ret: this machine has no place for it. The XDG specification wants relative folders ignored. */
-static bool default_path(char **ret, kn_error *err) {
+/* The XDG specification wants relative folders ignored. */
+bool kn_profiles_place(char **ret, kn_error *err) {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     if (config && *config == '/')
         return join(config, "/", "kuno/models.toml", ret, err);
@@ -473,7 +473,7 @@ static bool default_path(char **ret, kn_error *err) {
 
 bool kn_profiles_read(const char *path, const kn_profile_rules *rules, kn_profiles *ret, kn_error *err) {
     char *place = NULL;
-    if (!(path ? copy(path, &place, err) : default_path(&place, err)))
+    if (!(path ? copy(path, &place, err) : kn_profiles_place(&place, err)))
         return false;
     KN_AUTO_BUF text;
     kn_buf_init(&text, KN_PROFILES_BYTES_MAX);
@@ -536,7 +536,7 @@ bool kn_profiles_select(const kn_profiles *p, const char *name, const kn_profile
     if (!found && wanted)
         return unknown_profile(p, wanted, err);
     if (!found && p->n)
-        return no_such_profile(p, "", "no model is chosen; set default_model or name a profile", err);
+        return no_such_profile(p, "", "no model is chosen; give --model-profile NAME or set default_model", err);
     if (!found)
         found = p->builtin;
     if (!found)

@@ -84,7 +84,10 @@ typedef struct kn_profiles {
  * such file, there are no profiles, which is fine. A path that was asked for must exist. Errors begin with the path. */
 bool kn_profiles_read(const char *path, const kn_profile_rules *rules, kn_profiles *ret, kn_error *err);
 
-/* The same from memory. folder: what relative paths are relative to, "" for the working folder. */
+/* Where the file is looked for that nobody names. The caller frees it; NULL: this machine has no place for it. */
+bool kn_profiles_place(char **ret, kn_error *err);
+
+/* Reads one from memory. folder: what relative paths are relative to, "" for the working folder. */
 bool kn_profiles_read_text(const char *text, size_t len, const char *folder, const kn_profile_rules *rules,
                            kn_profiles *ret, kn_error *err);
 void kn_profiles_free(kn_profiles *p);

@@ -86,6 +86,54 @@ class Inspect(Looking):
         part, = self.inspects_json(path, code=2)["files"]
         self.assertEqual((part["role"], part["tensors"], part["bytes"]), ("unknown", 1, 4))
 
+    def test_reason(self):
+        """says_why_a_file_cannot_be_used_in_the_words_of_one_thing_or_many"""
+        path = self.write("own.safetensors", safetensors.make({"mine": ("F32", [1], bytes(4))}))
+        text = self.inspects(path, code=2).out.decode()
+        self.assertIn("nothing known, 1 tensor, ", text)
+        self.assertIn("cannot be used: its tensor names belong to no known network\n", text)
+        text = self.inspects(self.write("none.safetensors", safetensors.make({})), code=2).out.decode()
+        self.assertNotIn("stored as", text)
+        self.assertIn("cannot be used: the file holds no tensors\n", text)
+
+    def refuses_format(self, tensors, metadata, *words):
+        part, = self.inspects_json(self.write("model.safetensors", safetensors.make(tensors, metadata)), code=2)["files"]
+        self.assertEqual((part["architecture"], part["tensors"]), ("z-image", len(tensors)))
+        for word in words:
+            self.assertIn(word, part["error"])
+
+    def test_foreign_formats(self):
+        """refuses_formats_that_are_not_read_by_their_names_and_says_what_to_use_instead"""
+        whole = safetensors.parts(Z_IMAGE / "z_image_turbo_bf16.safetensors")
+        layer, instead = "layers.0.feed_forward.w1", "use an FP8, INT8 or GGUF version of the model"
+        rows, row = whole[f"{layer}.weight"][1]
+        packed = {**whole, f"{layer}.weight": ("U8", [rows, row // 2], bytes(rows * row // 2))}
+        for name in ("nvfp4", "mxfp8", "int4_awq"):
+            record = json.dumps({"format": name}).encode()
+            self.refuses_format({**packed, f"{layer}.comfy_quant": ("U8", [len(record)], record)}, None,
+                                f"layer {layer}: ", f"'{name}'", instead)
+            listed = {"format_version": "1.0", "layers": {layer: {"format": name}}}
+            self.refuses_format(packed, {"_quantization_metadata": json.dumps(listed)}, f"'{name}'", instead)
+        for suffix, name in (("weight_scale_2", "NVFP4"), ("qzeros", "AWQ or GPTQ"), ("absmax", "bitsandbytes")):
+            self.refuses_format({**packed, f"{layer}.{suffix}": ("F32", [1], bytes(4))}, None, name, instead)
+
+    def test_broken_records(self):
+        """refuses_a_quantization_record_that_makes_no_sense"""
+        whole = safetensors.parts(Z_IMAGE / "z_image_turbo_bf16.safetensors")
+        for text, word in (('{"layers"', "_quantization_metadata"), ("[" * 10000, "_quantization_metadata"),
+                           ('{"format_version": "9", "layers": {}}', "format_version '9'"),
+                           ('{"format_version": "1.0", "layers": {"mine": {"format": "float8_e4m3fn"}}}', "mine")):
+            self.refuses_format(whole, {"_quantization_metadata": text}, word)
+
+    def test_missing_scale(self):
+        """counts_missing_scales_whatever_the_network_is"""
+        for name, missing in (("bad_missing_scale", 1), ("linear_comfy_quant", 0)):
+            part, = self.inspects_json(str(GOLDEN / "fp8" / f"{name}.safetensors"), code=2)["files"]
+            self.assertEqual((part["role"], part["missing_scales"]), ("unknown", missing))
+        text = self.inspects(str(GOLDEN / "fp8" / "bad_missing_scale.safetensors"), code=2).out.decode()
+        self.assertIn("1 scale missing", text)
+        self.assertIn("cannot be used: layer net.0 is missing weight_scale\n", text)
+
     def test_absent(self):
         """goes_on_to_the_next_file_after_one_that_is_absent"""
         absent, vae = self.inspects_json("absent", str(E2E / "vae.safetensors"), code=2)["files"]
@@ -164,6 +212,34 @@ class Folder(Looking):
                        "--output", f"{name}.png")
             self.assertTrue((self.folder / f"{name}.png").exists())
 
+    def test_use(self):
+        """says_where_profiles_go_and_how_they_are_used"""
+        root = self.tree()
+        first = next(iter(tomllib.loads(self.inspects(str(root)).out.decode())["model_profiles"]))
+        for config, place in ((None, ".config/kuno/models.toml"), ("/elsewhere", "/elsewhere/kuno/models.toml")):
+            more = {"env": {"XDG_CONFIG_HOME": config}} if config else {}
+            text = self.kuno("inspect-models", str(root), **more).out.decode()
+            self.assertIn(f"{place} and say\n#   kuno generate --model-profile {first} \"a prompt\"\n", text)
+            line = f'default_model = "{first}"\n'
+            self.assertIn(f"\n# {line}", text)
+            self.assertEqual(tomllib.loads(text.replace(f"# {line}", line))["default_model"], first)
+        (root / "diffusion_models").rename(self.folder / "away")
+        for name in ("unet", "checkpoints"):
+            shutil.rmtree(root / name)
+        self.assertNotIn("kuno generate", self.inspects(str(root), code=2).out.decode())
+
+    def test_unchosen(self):
+        """names_the_option_and_the_profiles_when_none_is_chosen"""
+        path = self.write("models.toml", self.inspects(str(self.tree())).out)
+        self.refuses(["generate", "a boat", "--config", path], "no model is chosen; give --model-profile NAME or set "
+                     "default_model; known: ", "krea2-turbo-fp8-scaled", "z-image-turbo-bf16")
+
+    def test_key(self):
+        """names_the_key_that_a_profile_lacks"""
+        path = self.write("models.toml", f'[models]\nvae = "{E2E / "vae.safetensors"}"\n')
+        self.refuses(["generate", "a boat", "--config", path],
+                     "profile 'legacy' has no diffusion_model; add it to the profile or give --diffusion-model")
+
     def test_json(self):
         """says_the_same_in_json"""
         root = self.tree()
@@ -196,6 +272,43 @@ class Folder(Looking):
             self.assertEqual(one["missing"], [])
             self.assertRegex(one["error"], "^tokenizer: the built-in one has 151669 tokens, the text encoder's table "
                                            "only [0-9]+; name the tokenizer that comes with it")
+
+    def test_own_tokenizer(self):
+        """takes_the_tokenizer_that_lies_beside_the_text_encoder"""
+        root = self.tree("tokenizers/krea2", "text_encoders/qwen3vl_4b_fp8_scaled.safetensors")
+        for name in ("aaa", "qwen3vl_4b", "zzz"):
+            shutil.copytree(GOLDEN / "tokenizer-tiny", root / "text_encoders" / name)
+        own = root / "text_encoders" / "qwen3vl_4b"
+        shutil.copy(KREA2 / "qwen3vl_4b_fp8_scaled.safetensors", own / "model.safetensors")
+        krea, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "krea2")
+        self.assertEqual({(profile["text_encoder"], profile["tokenizer"]) for profile in krea["profiles"]},
+                         {(str(own / "model.safetensors"), str(own))})
+
+    def whole_vocabulary(self, path):
+        """A text encoder whose table has room for the built-in tokenizer; the table takes no room on the disk."""
+        parts = safetensors.parts(Z_IMAGE / "qwen_3_4b.safetensors")
+        table, = (name for name in parts if name.endswith("embed_tokens.weight"))
+        kind, (_, width), _ = parts.pop(table)
+        header, data = safetensors.split(safetensors.make(parts))
+        end = len(data) + 151936 * width * 2
+        header[table] = {"dtype": kind, "shape": [151936, width], "data_offsets": [len(data), end]}
+        path.write_bytes(safetensors.join(header, data))
+        os.truncate(path, path.stat().st_size + end - len(data))
+
+    def test_foreign_tokenizer(self):
+        """takes_the_built_in_tokenizer_before_that_of_another_folder_but_not_before_its_own"""
+        root = self.tree(*(name for name in TREE if not name.startswith(("diffusion_models/z", "vae", "checkpoints"))))
+        shutil.copytree(GOLDEN / "tokenizer-tiny", root / "text_encoders" / "aaa")
+        place = root / "text_encoders" / "qwen" / "model.safetensors"
+        place.parent.mkdir()
+        self.whole_vocabulary(place)
+
+        def tokenizers():
+            group, = (group for group in self.looks(root)["architectures"] if group["architecture"] == "z-image")
+            return {profile.get("tokenizer") for profile in group["profiles"] if profile["text_encoder"] == str(place)}
+        self.assertEqual(tokenizers(), {None})
+        shutil.copy(GOLDEN / "tokenizer-tiny" / "tokenizer.json", place.parent)
+        self.assertEqual(tokenizers(), {str(place.parent)})
 
     def test_doubt(self):
         """takes_the_name_where_headers_look_alike_and_says_so_where_that_does_not_help"""
@@ -270,6 +383,21 @@ class Folder(Looking):
         deep = self.inputs / "deep"
         (deep / "/".join("abcdefghijklmnop")).mkdir(parents=True)
         self.assertEqual(self.looks(deep, code=2)["cut"], True)
+
+    def test_links(self):
+        """does_not_follow_links_to_folders_above_or_into_the_system"""
+        root = self.tree()
+        before = self.looks(root)
+        for name, target in (("top", "/"), ("above", ".."), ("process", "/proc/self"), ("system", "/sys"),
+                             ("devices", "/dev"), ("messages.safetensors", "/proc/self/mounts")):
+            link = root / "vae" / name
+            link.symlink_to(root.parent if target == ".." else target)
+            folder = self.looks(root)
+            self.assertEqual({**folder, "cut": False}, before, name)
+            self.assertEqual(folder["cut"], True, name)
+            link.unlink()
+        (root / "all").symlink_to("/")
+        self.assertIn("# There is more that was not looked at", self.inspects(str(root)).out.decode())
 
     def test_nothing(self):
         """says_that_a_folder_holds_no_model"""

@@ -274,8 +274,8 @@ static void a_choice_that_cannot_be_made_lists_what_there_is(void **state) {
                         "unknown model profile 'krea2-trubo'; known: krea2-turbo, z, demo "
                         "(did you mean 'krea2-turbo'?)");
     assert_not_selected(&p, "", "unknown model profile ''; known: krea2-turbo, z, demo");
-    assert_not_selected(&p, NULL,
-                        "no model is chosen; set default_model or name a profile; known: krea2-turbo, z, demo");
+    assert_not_selected(
+        &p, NULL, "no model is chosen; give --model-profile NAME or set default_model; known: krea2-turbo, z, demo");
     kn_profiles_free(&p);
 
     kn_error err = { 0 };
