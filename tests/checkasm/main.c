@@ -293,9 +293,10 @@ static void check_tanh(const kn_kernels *ref, const kn_kernels *tier) {
 static void check_multiply(const kn_kernels *ref, const kn_kernels *tier) {
     for (size_t round = 0; round < ROUNDS; round++) {
         size_t n = random_size(MOST);
+        const float *x = random_input(input_a, 1);
         fill_pair(&out, 1);
-        ref->multiply(want_of(&out), 0.3f, n);
-        tier->multiply(got_of(&out), 0.3f, n);
+        ref->multiply(x, 0.3f, want_of(&out), n);
+        tier->multiply(x, 0.3f, got_of(&out), n);
         compare_pair(&out, n, 0, 0);
     }
 }

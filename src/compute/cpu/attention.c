@@ -59,8 +59,8 @@ static void weigh_block(const struct task *t, int segment, int64_t first, int64_
             if (!is_first && before != t->ws->max[row]) {
                 float shrink = expf(before - t->ws->max[row]);
                 t->ws->sum[row] *= shrink;
-                kernels->multiply(a->out + ((t->at.row + i) * a->heads + t->at.head + h) * a->head, shrink,
-                                  (size_t)a->head);
+                float *out = a->out + ((t->at.row + i) * a->heads + t->at.head + h) * a->head;
+                kernels->multiply(out, shrink, out, (size_t)a->head);
             }
             t->ws->sum[row] += sum;
         }
@@ -88,7 +88,7 @@ static void finish(const struct task *t, bool any_keys) {
         for (int64_t i = 0; i < t->at.rows; i++) {
             float *out = a->out + ((t->at.row + i) * a->heads + t->at.head + h) * a->head;
             if (any_keys && t->ws->sum[h * t->at.rows + i] != 0)
-                kernels_of(t)->multiply(out, 1 / t->ws->sum[h * t->at.rows + i], (size_t)a->head);
+                kernels_of(t)->multiply(out, 1 / t->ws->sum[h * t->at.rows + i], out, (size_t)a->head);
             else
                 memset(out, 0, (size_t)a->head * sizeof *out);
         }

@@ -1,7 +1,7 @@
 /* Attention with products of bfloat16. Keys and values are packed into panels once for all tasks. A task has its query
- * rows packed, scaled so that scores are exponents of two, and goes through the keys a block at a time: scores, weights
- * in their place, and the weighted values added to a result of its own that stays in the cache. The maximum of a row is
- * raised only when scores outgrow it by far, so that what was gathered is hardly ever rescaled. */
+ * rows packed and goes through the keys a block at a time: scores, weights in their place, and the weighted values
+ * added to a result of its own that stays in the cache. The maximum of a row is raised only when scores outgrow it by
+ * far, so that what was gathered is hardly ever rescaled. */
 #include <math.h>
 #include <string.h>
 
@@ -84,16 +84,14 @@ static void pack_block(void *ctx, size_t item, unsigned thread) {
 
 static void pack_queries(const struct attention *a, const kn_attention_task *t, const struct room *room) {
     const kn_attention_job *job = a->job;
-    float *scaled = room->scores;
-    for (int64_t i = 0; i < t->heads * t->rows; i++)
+    int64_t rows = t->heads * t->rows;
+    for (int64_t i = 0; i < rows; i++)
         for (int64_t e = 0; e < job->head; e += KN_BF16_BLOCK) {
-            int64_t n = KN_MIN(KN_BF16_BLOCK, job->head - e), padded = whole(n, KN_BF16_STEP);
-            const float *q = job->q + ((t->row + i % t->rows) * job->heads + t->head + i / t->rows) * job->head + e;
-            memcpy(scaled, q, (size_t)n * sizeof *q);
-            memset(scaled + n, 0, (size_t)(padded - n) * sizeof *q);
-            a->kernels->multiply(scaled, job->scale * (float)M_LOG2E, (size_t)n);
-            a->kernels->to_bf16(scaled, (size_t)padded,
-                                room->q + (e / KN_BF16_BLOCK * t->heads * t->rows + i) * KN_BF16_STRIDE);
+            int64_t n = KN_MIN(KN_BF16_BLOCK, job->head - e);
+            uint16_t *to = room->q + (e / KN_BF16_BLOCK * rows + i) * KN_BF16_STRIDE;
+            a->kernels->to_bf16(job->q + ((t->row + i % t->rows) * job->heads + t->head + i / t->rows) * job->head + e,
+                                (size_t)n, to);
+            memset(to + n, 0, (size_t)(whole(n, KN_BF16_STEP) - n) * sizeof *to);
         }
 }
 
@@ -115,14 +113,17 @@ static void score_block(const struct attention *a, const struct packed *p, const
 /* Scores to weights; what was gathered so far is rescaled to a new maximum. */
 static void weigh_block(const struct attention *a, const kn_attention_task *t, int segment, int64_t first, int64_t n,
                         const struct room *room) {
+    const kn_attention_job *job = a->job;
     for (int64_t i = 0; i < t->heads * t->rows; i++) {
-        int64_t visible = kn_attention_visible(a->job, t, segment, i % t->rows, first, n);
+        int64_t visible = kn_attention_visible(job, t, segment, i % t->rows, first, n);
         float before = room->max[i];
-        float sum = a->kernels->softmax_bf16(room->scores + i * KN_STRIDE, (size_t)visible, (size_t)n, &room->max[i]);
+        float sum = a->kernels->softmax_bf16(room->scores + i * KN_STRIDE, (size_t)visible, (size_t)n,
+                                             job->scale * (float)M_LOG2E, &room->max[i]);
         if (before != room->max[i] && before != -INFINITY) {
             float shrink = exp2f(before - room->max[i]);
             room->sum[i] *= shrink;
-            a->kernels->multiply(room->gathered + i * a->gathered_stride, shrink, (size_t)a->job->head);
+            float *gathered = room->gathered + i * a->gathered_stride;
+            a->kernels->multiply(gathered, shrink, gathered, (size_t)job->head);
         }
         room->sum[i] += sum;
     }
@@ -143,12 +144,11 @@ static void finish(const struct attention *a, const kn_attention_task *t, const 
     const kn_attention_job *job = a->job;
     for (int64_t i = 0; i < t->heads * t->rows; i++) {
         float *out = job->out + ((t->row + i % t->rows) * job->heads + t->head + i / t->rows) * job->head;
-        if (room->sum[i] != 0) {
-            memcpy(out, room->gathered + i * a->gathered_stride, (size_t)job->head * sizeof *out);
-            a->kernels->multiply(out, 1 / room->sum[i], (size_t)job->head);
-        } else {
+        const float *gathered = room->gathered + i * a->gathered_stride;
+        if (room->sum[i] != 0)
+            a->kernels->multiply(gathered, 1 / room->sum[i], out, (size_t)job->head);
+        else
             memset(out, 0, (size_t)job->head * sizeof *out);
-        }
     }
 }
 

@@ -111,17 +111,23 @@ static inline vec v_exp2_rough(vec x) {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
 }
 
-static KN_ALWAYS_INLINE vec weigh(const float *s, size_t n, vec max, vec *sum) {
-    if (n == 0)
-        return v_zero();
-    vec weight = v_exp2_rough(v_max(v_sub(v_take(s, n), max), v_set(-125)));
-    if (n < LANES)
-        weight = _mm512_maskz_mov_ps((__mmask16)first(n), weight);
-    *sum = v_add(*sum, weight);
-    return weight;
+/* The same for any x <= 127, 0 where the result would be subnormal when rounded. */
+static inline vec v_exp2_of_score(vec x) {
+    vec rest = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC), p = v_set(0.0780235f);
+    p = v_fma(p, rest, v_set(0.2260671f));
+    p = v_fma(p, rest, v_set(0.6958335f));
+    p = v_fma(p, rest, v_set(0.9999252f));
+    return _mm512_scalef_ps(p, x);
 }
 
-static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+static KN_ALWAYS_INLINE vec weigh(const float *s, size_t n, vec scale, vec less) {
+    if (n == 0)
+        return v_zero();
+    vec weight = v_exp2_of_score(v_fma(v_take(s, n), scale, less));
+    return n < LANES ? _mm512_maskz_mov_ps((__mmask16)first(n), weight) : weight;
+}
+
+static float softmax_bf16(float *s, size_t n, size_t n_all, float scale, float *max) {
     vec most[2] = { v_set(-INFINITY), v_set(-INFINITY) };
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
@@ -130,16 +136,19 @@ static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
     float largest = v_largest(v_max(most[0], most[1]));
     for (; i < n; i++)
         largest = fmaxf(largest, s[i]);
-    if (largest > *max + 8)
-        *max = largest;
-    vec sum[2] = { v_zero(), v_zero() }, less = v_set(*max);
+    if (n > 0 && largest * scale > *max + 8)
+        *max = largest * scale;
+    const vec ones = _mm512_castsi512_ps(_mm512_set1_epi16(0x3F80));
+    vec sum = v_zero(), by = v_set(scale), less = v_set(-*max);
     for (i = 0; i < n_all; i += 2 * LANES) {
         size_t left = i < n ? n - i : 0;
-        vec low = weigh(s + i, KN_MIN(left, LANES), less, &sum[0]);
-        vec high = weigh(s + i + LANES, left > LANES ? KN_MIN(left - LANES, LANES) : 0, less, &sum[1]);
-        _mm512_storeu_si512((uint16_t *)s + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        vec low = weigh(s + i, KN_MIN(left, LANES), by, less);
+        vec high = weigh(s + i + LANES, left > LANES ? KN_MIN(left - LANES, LANES) : 0, by, less);
+        vec codes = _mm512_castsi512_ps((__m512i)_mm512_cvtne2ps_pbh(high, low));
+        sum = v_dot_bf16(codes, ones, sum);
+        _mm512_storeu_ps((uint16_t *)s + i, codes);
     }
-    return v_sum(v_add(sum[0], sum[1]));
+    return v_sum(sum);
 }
 
 /* x / (1 + exp(-x)), wrong by less than 2^-12 of it. */

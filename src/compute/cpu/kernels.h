@@ -100,17 +100,17 @@ typedef struct kn_kernels {
      * their sum; what would be subnormal may be 0. n > 0 */
     float (*softmax)(float *s, size_t n, float scale, float *max);
 
-    /* The same with powers of two, for product_bf16: *max is raised, to the largest s[i], only if one exceeds it by
-     * more than 8. s becomes 2^(s[i] - *max), at least 2^-125 and within 2^-8 of that, as bfloat16 in the first half of
-     * its memory, with zeros from n to the next whole KN_BF16_STEP of n_all >= n. Returns the sum before rounding */
-    float (*softmax_bf16)(float *s, size_t n, size_t n_all, float *max);
+    /* The same with powers of two, for product_bf16: *max is raised, to the largest s[i] * scale, only if one exceeds
+     * it by more than 8. s becomes 2^(s[i] * scale - *max), within 2^-7 of that, as bfloat16 in the first half of its
+     * memory, with zeros from n to the next whole KN_BF16_STEP of n_all >= n. Returns the sum of what it wrote */
+    float (*softmax_bf16)(float *s, size_t n, size_t n_all, float scale, float *max);
 
     /* elementwise over n */
     void (*silu)(float *x, size_t n);
     void (*gelu)(float *x, size_t n);
     void (*gelu_tanh)(float *x, size_t n);
     void (*tanh)(float *x, size_t n);
-    void (*multiply)(float *x, float by, size_t n);
+    void (*multiply)(const float *x, float by, float *out, size_t n); /* out may be x */
     void (*add)(float *x, const float *y, size_t n);
     void (*add_gated)(float *x, const float *gate, const float *y, size_t n);
     void (*sigmoid_gate)(float *x, const float *gate, size_t n);

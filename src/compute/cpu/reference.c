@@ -143,17 +143,17 @@ static float softmax(float *s, size_t n, float scale, float *max) {
     return (float)sum;
 }
 
-static float softmax_bf16(float *s, size_t n, size_t n_all, float *max) {
+static float softmax_bf16(float *s, size_t n, size_t n_all, float scale, float *max) {
     float largest = -INFINITY;
     for (size_t i = 0; i < n; i++)
         largest = fmaxf(largest, s[i]);
-    if (largest > *max + 8)
-        *max = largest;
+    if (n > 0 && largest * scale > *max + 8)
+        *max = largest * scale;
     double sum = 0;
     for (size_t i = 0; i < whole_steps(n_all); i++) {
-        float weight = i < n ? (float)exp2(fmax(s[i] - *max, -125)) : 0;
-        sum += weight;
-        to_bf16(&weight, 1, (uint8_t *)s + i * sizeof(uint16_t)); /* behind what is still to be read */
+        uint16_t weight = i < n ? kn_bf16_from_float((float)exp2((double)s[i] * scale - *max)) : 0;
+        sum += kn_float_from_bf16(weight);
+        memcpy((uint8_t *)s + i * sizeof weight, &weight, sizeof weight); /* behind what is still to be read */
     }
     return (float)sum;
 }
@@ -186,9 +186,9 @@ static void tanh_all(float *x, size_t n) {
         x[i] = (float)tanh(x[i]);
 }
 
-static void multiply(float *x, float by, size_t n) {
+static void multiply(const float *x, float by, float *out, size_t n) {
     for (size_t i = 0; i < n; i++)
-        x[i] *= by;
+        out[i] = x[i] * by;
 }
 
 static void add(float *x, const float *y, size_t n) {

@@ -43,9 +43,9 @@ static void tanh_all(float *x, size_t n) {
     map(v_tanh, x, n);
 }
 
-static void multiply(float *x, float by, size_t n) {
+static void multiply(const float *x, float by, float *out, size_t n) {
     for (size_t i = 0; i < n; i += LANES)
-        v_put(x + i, v_mul(v_take(x + i, n - i), v_set(by)), n - i);
+        v_put(out + i, v_mul(v_take(x + i, n - i), v_set(by)), n - i);
 }
 
 static void add(float *x, const float *y, size_t n) {
