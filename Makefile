@@ -58,7 +58,8 @@ install: all
 	@meson install -C build --no-rebuild $(if $(DESTDIR),--destdir '$(abspath $(DESTDIR))')
 
 clean:
-	rm -rf build build-asan build-clang build-fuzz build-golden-python build-arm build-tsan build-valgrind demo.png demo-apple.png
+	rm -rf build build-arm build-asan build-clang build-fuzz build-golden-python build-tsan build-valgrind
+	rm -f demo.png demo-apple.png
 
 help:
 	@echo 'make             build kuno into build/'

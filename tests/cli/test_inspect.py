@@ -97,7 +97,8 @@ class Inspect(Looking):
         self.assertIn("cannot be used: the file holds no tensors\n", text)
 
     def refuses_format(self, tensors, metadata, *words):
-        part, = self.inspects_json(self.write("model.safetensors", safetensors.make(tensors, metadata)), code=2)["files"]
+        path = self.write("model.safetensors", safetensors.make(tensors, metadata))
+        part, = self.inspects_json(path, code=2)["files"]
         self.assertEqual((part["architecture"], part["tensors"]), ("z-image", len(tensors)))
         for word in words:
             self.assertIn(word, part["error"])
