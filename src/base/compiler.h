@@ -22,7 +22,7 @@
 
 /* In front of a loop with a small constant count, whose arrays are to become registers. */
 #if defined(__clang__)
-#define KN_UNROLL _Pragma("unroll")
+#define KN_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define KN_UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -15,6 +15,7 @@ enum {
     STRIP_ROWS = KN_ROW_UNIT,              /* stay in the nearest caches while a task's panels go by */
     MOST_ROWS = 1280,                      /* of a block: their sums and a task's panels fit a second-level cache */
     FEWEST_ROWS = 96,                      /* of a task */
+    CUTS = 4,                              /* parts of the last tasks, so that no thread waits long for another */
     MOST_BYTES = 32 << 20,                 /* of a packed block */
 };
 
@@ -52,6 +53,7 @@ struct product {
     int64_t passes, packed_rows;
     int64_t first, rows; /* the block of rows in work */
     int64_t task_rows, row_tasks, task_columns, column_tasks;
+    int64_t whole; /* tasks that are not cut */
 };
 
 static int64_t parts(int64_t n, int64_t of) {
@@ -222,25 +224,44 @@ static void multiply_strip(const struct product *p, kn_workspace *ws, int64_t pa
                       p->bias ? p->bias + j : NULL, pass > 0);
 }
 
+struct task {
+    int64_t row, rows, from, to; /* rows of the block, columns from … to - 1 */
+};
+
+/* Tasks go through the rows first, so that threads at work at the same time share columns. */
+static struct task task_of(const struct product *p, int64_t item) {
+    int64_t part = item < p->whole ? 0 : (item - p->whole) % CUTS;
+    int64_t task = item < p->whole ? item : p->whole + (item - p->whole) / CUTS;
+    struct task t = { .row = task % p->row_tasks * p->task_rows, .from = task / p->row_tasks * p->task_columns };
+    t.rows = KN_MIN(p->task_rows, p->rows - t.row);
+    t.to = KN_MIN(t.from + p->task_columns, p->stored.columns);
+    if (item >= p->whole) {
+        int64_t rows = part_of(t.rows, parts(t.rows, CUTS), KN_ROW_UNIT);
+        t.row += part * rows;
+        t.rows = KN_MIN(rows, t.rows - part * rows); /* none may be left */
+    }
+    return t;
+}
+
 /* All passes of some rows and columns. */
 static void multiply_columns(void *ctx, size_t item, unsigned thread) {
     const struct product *p = ctx;
     const struct kind *kind = &p->kind;
     kn_workspace *ws = &p->run->device->workspace[thread];
-    int64_t row = (int64_t)item % p->row_tasks * p->task_rows, rows = KN_MIN(p->task_rows, p->rows - row);
-    int64_t from = (int64_t)item / p->row_tasks * p->task_columns;
-    int64_t to = KN_MIN(from + p->task_columns, p->stored.columns);
+    struct task t = task_of(p, (int64_t)item);
+    if (t.rows <= 0)
+        return;
     for (int64_t pass = 0; pass < p->passes; pass++) {
         if (kn_is_stopped(p->run))
             return;
         int64_t k = length_of_pass(p, pass);
-        for (int64_t j = from; j < to; j += kind->columns)
-            kind->pack(p, ws, j, (size_t)KN_MIN(kind->columns, to - j), pass * kind->block, (size_t)k, j - from);
-        for (int64_t i = 0; i < rows; i += STRIP_ROWS)
-            multiply_strip(p, ws, pass, row + i, KN_MIN(STRIP_ROWS, rows - i), from, to);
+        for (int64_t j = t.from; j < t.to; j += kind->columns)
+            kind->pack(p, ws, j, (size_t)KN_MIN(kind->columns, t.to - j), pass * kind->block, (size_t)k, j - t.from);
+        for (int64_t i = 0; i < t.rows; i += STRIP_ROWS)
+            multiply_strip(p, ws, pass, t.row + i, KN_MIN(STRIP_ROWS, t.rows - i), t.from, t.to);
     }
     if (kind->finish)
-        kind->finish(p, ws, row, rows, from, to);
+        kind->finish(p, ws, t.row, t.rows, t.from, t.to);
 }
 
 /* Blocks and tasks are as large as caches allow, tasks small enough that every thread gets some. */
@@ -250,7 +271,7 @@ static void choose_tasks(struct product *p, int64_t rows, unsigned threads) {
     p->task_columns = (int64_t)p->run->device->kernels.group_columns;
     for (;;) {
         p->column_tasks = parts(p->stored.columns, p->task_columns);
-        if (p->column_tasks * parts(p->packed_rows, p->task_rows) >= 8 * (int64_t)threads || threads == 1)
+        if (p->column_tasks * parts(p->packed_rows, p->task_rows) >= 3 * (int64_t)threads || threads == 1)
             return;
         if (p->task_columns > KN_MAX_COLUMNS)
             p->task_columns = KN_MAX_COLUMNS;
@@ -285,10 +306,12 @@ static void multiply(struct product *p, int64_t rows) {
     for (; p->first < rows && kn_go_on(r); p->first += p->packed_rows) {
         p->rows = KN_MIN(p->packed_rows, rows - p->first);
         p->row_tasks = parts(p->rows, p->task_rows);
+        int64_t tasks = p->row_tasks * p->column_tasks, threads = kn_device_threads(r->device);
+        p->whole = threads == 1 ? tasks : KN_MAX(0, tasks - threads);
         double elements = (double)p->rows * (double)p->stored.inner;
         kn_parallel(r, (size_t)parts(p->rows, PACK_ROWS), elements, p->kind.pack_rows, p);
-        kn_parallel(r, (size_t)(p->row_tasks * p->column_tasks), elements * (double)p->stored.columns, multiply_columns,
-                    p);
+        kn_parallel(r, (size_t)(p->whole + (tasks - p->whole) * CUTS), elements * (double)p->stored.columns,
+                    multiply_columns, p);
     }
     kn_drop(r, packed);
 }

@@ -23,22 +23,23 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
             sum[i][v] = v_zero();
         }
     }
-    for (size_t p = 0; p < k; p++, a += WORD, panel += COLUMNS * WORD) {
-        if (p % LINE == 0) {
-            KN_UNROLL
-            for (size_t i = 0; i < rows; i++)
-                __builtin_prefetch(a + (TILE_ROWS + i) * ROW_BYTES); /* the next rows, which may be far away */
-        }
-        vec b[TILE_VECTORS];
+    for (const uint8_t *end = a + k * WORD; a < end;) {
         KN_UNROLL
-        for (size_t v = 0; v < vectors; v++)
-            b[v] = v_load(panel + v * LANES * WORD);
-        KN_UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            vec x = v_spread(a + i * ROW_BYTES);
+        for (size_t i = 0; i < rows; i++)
+            __builtin_prefetch(a + (TILE_ROWS + i) * ROW_BYTES); /* the next rows, which may be far away */
+        const uint8_t *line = a + KN_MIN(LINE * WORD, (size_t)(end - a));
+        for (; a < line; a += WORD, panel += COLUMNS * WORD) {
+            vec b[TILE_VECTORS];
             KN_UNROLL
             for (size_t v = 0; v < vectors; v++)
-                sum[i][v] = multiply_add(x, b[v], sum[i][v]);
+                b[v] = v_load(panel + v * LANES * WORD);
+            KN_UNROLL
+            for (size_t i = 0; i < rows; i++) {
+                vec x = v_spread(a + i * ROW_BYTES);
+                KN_UNROLL
+                for (size_t v = 0; v < vectors; v++)
+                    sum[i][v] = multiply_add(x, b[v], sum[i][v]);
+            }
         }
     }
     KN_UNROLL
