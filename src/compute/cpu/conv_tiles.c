@@ -11,11 +11,8 @@
 
 #include "compute/cpu/conv.h"
 
-enum {
-    FEWEST_TILES = 24, /* of a block: the panels of weights are read once per block */
-    MOST_TILES = 96,
-    BLOCK_BYTES = 256 << 10, /* of planes that a block should have, to stay in a second-level cache */
-};
+/* Tiles of a block: the panels of weights are read once per block, and may have to come from memory. */
+enum { BLOCK_TILES = 96 };
 
 struct tiles {
     const kn_conv *c;
@@ -133,10 +130,8 @@ static int64_t even_part(int64_t n, int64_t most) {
 }
 
 static void choose_blocks(struct tiles *t, unsigned threads) {
-    int64_t bytes = t->planes * t->sum.words * (int64_t)sizeof(float);
-    int64_t most = KN_MAX(FEWEST_TILES, KN_MIN(MOST_TILES, BLOCK_BYTES / bytes));
-    t->block_rows = even_part(t->rows, (int64_t)sqrt((double)most));
-    t->block_columns = even_part(t->columns, most / t->block_rows);
+    t->block_rows = even_part(t->rows, (int64_t)sqrt(BLOCK_TILES));
+    t->block_columns = even_part(t->columns, BLOCK_TILES / t->block_rows);
     t->blocks_down = (t->rows + t->block_rows - 1) / t->block_rows;
     t->blocks_across = (t->columns + t->block_columns - 1) / t->block_columns;
     t->task_panels = t->panels;
