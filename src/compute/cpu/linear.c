@@ -71,9 +71,12 @@ static void multiply_columns_bf16(const struct few *f, kn_workspace *ws, int64_t
     int64_t piece = stored ? s->inner : PIECE;
     for (int64_t k0 = 0; k0 < s->inner; k0 += piece) {
         size_t k = (size_t)KN_MIN(piece, s->inner - k0);
-        for (size_t i = 0; i < n && !stored; i++)
+        for (size_t i = 0; i < n && !stored; i++) {
+            if (n > 1) /* else all of the weight is read in its order */
+                kn_stored_ask(s, j + (int64_t)(i + n), k0, k);
             kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, j + (int64_t)i, k0), k,
                            ws->decoded_bf16 + i * STRIDE);
+        }
         kernels->dots_bf16(stored ? kn_stored_at(s, j, k0) : (const void *)ws->decoded_bf16,
                            stored ? s->row_bytes : STRIDE * sizeof *ws->decoded_bf16, n, f->narrow + k0,
                            (size_t)s->inner, (size_t)f->rows, k, sum);

@@ -15,6 +15,7 @@ enum {
     STRIP_ROWS = KN_ROW_UNIT,              /* stay in the nearest caches while a task's panels go by */
     MOST_ROWS = 1280,                      /* of a block: their sums and a task's panels fit a second-level cache */
     FEWEST_ROWS = 96,                      /* of a task */
+    ROWS_AHEAD = 4,                        /* of the weight, asked for while another one is decoded */
     CUTS = 4,                              /* parts of the last tasks, so that no thread waits long for another */
     MOST_BYTES = 32 << 20,                 /* of a packed block */
 };
@@ -81,6 +82,7 @@ static void pack_floats(const struct product *p, kn_workspace *ws, int64_t colum
         if (!kn_is_plain(s->w)) {
             for (size_t i = 0; i < group; i++) {
                 int64_t row = column + (int64_t)(j + i);
+                kn_stored_ask(s, row + ROWS_AHEAD, k0, k);
                 kernels->decode[s->w->dtype](kn_stored_at(s, row, k0), k, kn_scale_of(s->w, row),
                                              ws->decoded + i * KN_STRIDE);
             }
@@ -112,9 +114,12 @@ static void pack_bf16(const struct product *p, kn_workspace *ws, int64_t column,
         size_t group = KN_MIN(n - j, KN_TRANSPOSE_ROWS), stride = s->row_bytes;
         const void *from = kn_stored_at(s, column + (int64_t)j, k0);
         if (s->w->dtype != KN_BF16) {
-            for (size_t i = 0; i < group; i++)
-                kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, column + (int64_t)(j + i), k0), k,
+            for (size_t i = 0; i < group; i++) {
+                int64_t row = column + (int64_t)(j + i);
+                kn_stored_ask(s, row + ROWS_AHEAD, k0, k);
+                kn_decode_bf16(kernels, ws, s->w->dtype, kn_stored_at(s, row, k0), k,
                                ws->decoded_bf16 + i * KN_BF16_STRIDE);
+            }
             from = ws->decoded_bf16;
             stride = ROW_BYTES;
         }

@@ -24,6 +24,17 @@ static inline const uint8_t *kn_stored_at(const kn_stored *s, int64_t column, in
     return (const uint8_t *)s->w->data + (size_t)column * s->row_bytes + kn_dtype_bytes(s->w->dtype, (size_t)k0);
 }
 
+/* Asks memory for k elements of a row that will be decoded soon: a row begins far away from the one before, where no
+ * processor expects it. */
+static inline void kn_stored_ask(const kn_stored *s, int64_t column, int64_t k0, size_t k) {
+    enum { LINE = 64 };
+    if (column >= s->columns)
+        return;
+    const uint8_t *from = kn_stored_at(s, column, k0);
+    for (size_t i = 0; i < kn_dtype_bytes(s->w->dtype, k); i += LINE)
+        __builtin_prefetch(from + i);
+}
+
 static inline float kn_scale_of(const kn_weight *w, int64_t row) {
     return w->row_scale ? w->row_scale[row] : w->scale;
 }
