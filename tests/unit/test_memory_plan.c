@@ -134,11 +134,11 @@ static void refuses_what_cannot_fit_with_the_figures(void **state) {
 static void counts_what_stays_in_memory(void **state) {
     (void)state;
     const kn_draw_report plan = { .stage = {
-                                      { "pictures", 0, 0, 10, 5 },
-                                      { "see", 0, 0, 20, 1 },
-                                      { "encode", 0, 0, 40, 2 },
-                                      { "diffuse", 0, 0, 80, 3 },
-                                      { "decode", 0, 0, 10, 9 },
+                                      { .name = "pictures", .weight_bytes = 10, .peak_bytes = 5 },
+                                      { .name = "see", .weight_bytes = 20, .peak_bytes = 1 },
+                                      { .name = "encode", .weight_bytes = 40, .peak_bytes = 2 },
+                                      { .name = "diffuse", .weight_bytes = 80, .peak_bytes = 3 },
+                                      { .name = "decode", .weight_bytes = 10, .peak_bytes = 9 },
                                   } };
     static const uint64_t staged[] = { 15, 25, 45, 85, 19 }, cached[] = { 15, 35, 75, 155, 159 };
     for (kn_stage i = KN_STAGE_PICTURES; i < KN_STAGE_COUNT; i++) {

@@ -200,14 +200,20 @@ static void a_split_load_touches_all_its_cards(void **state) {
     try_rows(rows, KN_COUNT(rows));
 }
 
+static unsigned below(uint64_t *random, unsigned n) {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return (unsigned)((*random >> 20) % n);
+}
+
 /* Random scenes: whatever the plan, it keeps the promises that it makes. */
 static void no_plan_breaks_its_promises(void **state) {
     (void)state;
     uint64_t random = 0x2545F4914F6CDD1D;
     size_t kinds[4] = { 0 };
     for (int round = 0; round < 20000; round++) {
-#define BELOW(n)                                                                                                       \
-    (random ^= random << 13, random ^= random >> 7, random ^= random << 17, (unsigned)((random >> 20) % (n)))
+#define BELOW(n) below(&random, n)
         kn_place_scene s = { .device_count = 3, .worker_count = 3, .reserve = 1 };
         kn_place_need need = { .context_length = 1 + BELOW(2), .estimate = 1 + BELOW(12), .workspace = BELOW(3) };
         set_digest(need.digest, "a");

@@ -156,7 +156,7 @@ static void the_boot_is_known_before_a_marker_can_be(void **state) {
 
 static void a_marker_stays_until_its_end_is_proved(void **state) {
     (void)state;
-    static const struct {
+    const struct {
         const char *what, *boot_file, *marker;
         kn_boot_id now;
         bool uncertain, cleared;
