@@ -35,7 +35,7 @@ static const kn_option options[] = {
     KN_OPT_GROUP("Pictures to work from"),
     KN_OPT(PATHS, 0, "reference", "IMG", AT(references),
            "a PNG, JPEG or WebP file that the prompt is about, as <image1>, <image2> and so on in the order given; "
-           "where --size says nothing, the size is that of the first one"),
+           "where --size says nothing, the picture has the shape of the first one, at the model's usual size"),
     KN_OPT(PATH, 0, "init-image", "IMG", AT(init_image), "start from this picture in place of noise alone"),
     KN_OPT_RANGE(REAL, 0, "strength", "X", AT(strength), 0, 1,
                  "how much of --init-image may change: 0 nothing, 1 everything (default: 0.6)"),
