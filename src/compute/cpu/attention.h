@@ -34,7 +34,7 @@ int64_t kn_attention_visible(const kn_attention_job *a, const kn_attention_task 
                              int64_t first, int64_t n);
 
 /* With products of bfloat16 and sums in float32. */
-void kn_attend_bf16(const kn_attention_job *a);
+void kn_attend_bf16(const kn_attention_job *job);
 /* Query rows, of all its heads, that a task of it should have at most. */
 int64_t kn_attention_rows_bf16(int64_t head);
 
