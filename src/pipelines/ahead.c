@@ -8,14 +8,13 @@ static const uint64_t LEAST = 64 << 20, SPARE = (uint64_t)1 << 30;
 
 static void *fetch(void *ctx) {
     kn_ahead *a = ctx;
-    kn_weights_fetch_pages(a->next->file, kn_section_of(a->next->prefix), &a->stop);
+    kn_weights_fetch_pages(a->next->file, a->next->prefix, &a->stop);
     return NULL;
 }
 
 static bool is_worth_it(const kn_component *now, const kn_component *next) {
     uint64_t available = kn_memory_available(), bytes = next->bytes;
-    return bytes >= LEAST && bytes + now->bytes + SPARE <= available &&
-           kn_weights_are_near(now->file, kn_section_of(now->prefix));
+    return bytes >= LEAST && bytes + now->bytes + SPARE <= available && kn_weights_are_near(now->file, now->prefix);
 }
 
 void kn_ahead_start(kn_ahead *a, const kn_component *now, const kn_component *next) {

@@ -200,7 +200,7 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
                                   .init_noise = wish->init_noise,
                                   .init_noise_count = wish->init_noise_count } };
     kn_recipe *r = &s.recipe;
-    kn_optional size[2];
+    kn_optional size[2] = { { 0 } };
     s.strength = wish->strength.given ? wish->strength.value : own_strength;
     if (!take_pictures(wish, a, v, r, size, err) ||
         !check_side("width", number(size[0], &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||

@@ -7,6 +7,7 @@
 #include "golden_model.h"
 #include "image/read.h"
 #include "pipelines/inspect.h"
+#include "pipelines/plan.h"
 
 #define CONFIG KN_TEST_DATA "/qwen21-e2e/models.toml"
 #define DEMO   KN_SOURCE "/models/demo"
@@ -480,6 +481,25 @@ static void encoders_run_again_only_for_what_is_new(void **state) {
     kn_image_free(&pictures[1]);
 }
 
+static void the_parts_of_one_file_are_counted_apart(void **state) {
+    (void)state;
+    golden file = golden_open("qwen21-e2e/text_encoder.safetensors");
+    kn_image picture = grey_picture(64, 32);
+    kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG });
+    const kn_wish wish = { .prompt = "x", .steps = { true, 1 }, .references = &picture, .reference_count = 1 };
+    kn_settings s;
+    kn_error err = { 0 };
+    kn_draw_report plan = { 0 };
+    assert_true(make(m, &wish, &s, &err) && kn_plan_make(m, &s.recipe, NULL, &plan, &err));
+    uint64_t see = plan.stage[KN_STAGE_SEE].weight_bytes, encode = plan.stage[KN_STAGE_ENCODE].weight_bytes;
+    assert_true(see > 0 && encode > 0);
+    const kn_entry *unused = golden_entry(&file, "model.norm.weight"); /* states come before it */
+    assert_int_equal(see + encode, kn_weights_bytes(file.file) - unused->bytes);
+    kn_image_free(&picture);
+    kn_model_close(m);
+    golden_close(&file);
+}
+
 static bool stop_after_first_step(void *ctx, const char *phase, int step, int steps) {
     (void)steps;
     int *calls = ctx;
@@ -638,6 +658,7 @@ int main(void) {
         cmocka_unit_test(a_vision_encoder_may_have_a_file_of_its_own),
         cmocka_unit_test(a_model_that_cannot_see_says_why),
         cmocka_unit_test(encoders_run_again_only_for_what_is_new),
+        cmocka_unit_test(the_parts_of_one_file_are_counted_apart),
         cmocka_unit_test(a_refusing_progress_call_stops_within_one_step),
         cmocka_unit_test(refusals_say_what_is_wrong),
         cmocka_unit_test(turbo_says_why_its_steps_are_fixed),
