@@ -483,7 +483,7 @@ static void encoders_run_again_only_for_what_is_new(void **state) {
 
 static void the_parts_of_one_file_are_counted_apart(void **state) {
     (void)state;
-    golden file = golden_open(SHIPPED "/qwen21-e2e/text_encoder.safetensors");
+    golden file = golden_open("qwen21-e2e/text_encoder.safetensors");
     kn_image picture = grey_picture(64, 32);
     kn_model *m = open_model(&(kn_model_wish){ .config = CONFIG });
     const kn_wish wish = { .prompt = "x", .steps = { true, 1 }, .references = &picture, .reference_count = 1 };
