@@ -295,6 +295,8 @@ static void fill_with_bias(const struct product *p, int64_t rows) {
 
 static void multiply(struct product *p, int64_t rows) {
     kn_run *r = p->run;
+    if (rows <= 0)
+        return;
     if (p->stored.inner == 0) {
         if (!r->shapes_only)
             fill_with_bias(p, rows);
