@@ -46,7 +46,7 @@ bool kn_state_make_folder(const char *path, kn_error *err) {
     if (len >= sizeof part)
         return kn_fail(err, KN_E_USAGE, "the path is longer than %d bytes", PATH_MAX - 1);
     for (size_t i = 1; i <= len; i++) {
-        if (path[i] != '/' && i < len)
+        if (i < len && path[i] != '/')
             continue;
         memcpy(part, path, i);
         part[i] = 0;
