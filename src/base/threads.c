@@ -6,10 +6,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/text.h"
 
 enum {
@@ -199,18 +199,6 @@ static unsigned affinity_count(void) {
     return 1;
 }
 
-/* Reads the first line of a small system file, without its newline. */
-static bool read_line(const char *path, char *line, size_t room) {
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    bool got = fgets(line, (int)room, f);
-    fclose(f);
-    if (got)
-        line[strcspn(line, "\n")] = 0;
-    return got;
-}
-
 /* Lowers *count to a quota of `quota` microseconds per `period`, rounded up. "max" and "-1" are no quota. */
 static void apply_quota(const char *quota, const char *period, unsigned *count) {
     uint64_t q = 0, p = 0;
@@ -218,46 +206,24 @@ static void apply_quota(const char *quota, const char *period, unsigned *count) 
         *count = (unsigned)KN_MIN(*count, (q - 1) / p + 1);
 }
 
-/* cgroup v2: every group from our own up to the root may have a quota. */
-static void apply_cgroup2(unsigned *count) {
-    char group[2048] = "", path[2200], line[128];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f)
-        return;
-    bool found = false;
-    while (!found && fgets(group, sizeof group, f))
-        found = strncmp(group, "0::/", 4) == 0;
-    fclose(f);
-    if (!found)
-        return;
-    group[strcspn(group, "\n")] = 0;
-    char *name = group + 3;
-    for (;;) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", name);
-        if (read_line(path, line, sizeof line)) {
-            char *space = strchr(line, ' ');
-            if (space) {
-                *space = 0;
-                apply_quota(line, space + 1, count);
-            }
-        }
-        char *slash = strrchr(name, '/');
-        if (!slash)
-            return;
-        *slash = 0;
+/* The first generation has two files, the second one with both numbers. */
+static void apply_group(void *ctx, const kn_cgroup *g) {
+    char quota[128] = "", period[64];
+    bool there = kn_cgroup_read(g, g->unified ? "cpu.max" : "cpu.cfs_quota_us", quota, sizeof quota);
+    char *space = strchr(quota, ' ');
+    if (there && g->unified && space) {
+        *space = 0;
+        space[1 + strcspn(space + 1, "\n")] = 0;
+        apply_quota(quota, space + 1, ctx);
+    } else if (there && !g->unified && kn_cgroup_read(g, "cpu.cfs_period_us", period, sizeof period)) {
+        quota[strcspn(quota, "\n")] = 0;
+        period[strcspn(period, "\n")] = 0;
+        apply_quota(quota, period, ctx);
     }
-}
-
-static void apply_cgroup1(unsigned *count) {
-    char quota[64], period[64];
-    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota, sizeof quota) &&
-        read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period))
-        apply_quota(quota, period, count);
 }
 
 unsigned kn_threads_available(void) {
     unsigned count = affinity_count();
-    apply_cgroup2(&count);
-    apply_cgroup1(&count);
+    kn_cgroup_each("cpu", apply_group, &count);
     return count;
 }
