@@ -62,10 +62,9 @@ struct kn_stages {
     /* latent: a row per patch; the output has the same shape. */
     kn_tensor (*output)(kn_job *j, kn_side side, kn_tensor latent, float sigma);
 
-    /* Of those that take reference pictures: the size at which the VAE gets one, and the vision encoder (NULL: the
-     * same). */
-    void (*reference_size)(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height);
-    void (*seen_size)(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height);
+    /* Of those that take reference pictures. About the square of seen_resolution is how many pixels the vision encoder
+     * sees of each; 0: those that the VAE gets, by the recipe. */
+    unsigned seen_resolution;
     bool (*see)(kn_job *j, int reference, kn_error *err); /* by the vision encoder; goes to the state */
     bool (*sees)(kn_pipeline *p, kn_error *err);          /* whether the vision encoder fits the rest */
 };

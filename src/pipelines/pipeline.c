@@ -65,11 +65,11 @@ static bool find_reference(kn_job *j, int i, kn_error *err) {
     const kn_stages *stages = j->pipeline->stages;
     const kn_image *given = &j->recipe->references[i];
     uint32_t width = 0, height = 0;
-    stages->reference_size(j->recipe, given, &width, &height);
+    kn_reference_size(given->width, given->height, j->recipe->reference_resolution, &width, &height);
     j->reference[i] = j->seen[i] = picture_of_size(j, given, width, height, err);
-    if (!j->reference[i] || !stages->seen_size)
+    if (!j->reference[i] || !stages->seen_resolution)
         return j->reference[i] != NULL;
-    stages->seen_size(j->recipe, given, &width, &height);
+    kn_reference_size(given->width, given->height, stages->seen_resolution, &width, &height);
     j->seen[i] = picture_of_size(j, given, width, height, err);
     return j->seen[i] != NULL;
 }

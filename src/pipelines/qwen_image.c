@@ -121,15 +121,6 @@ static kn_widths widths(const kn_pipeline *p) {
 
 /* ---- pictures to edit ---- */
 
-static void reference_size(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height) {
-    kn_reference_size(given->width, given->height, recipe->reference_resolution, width, height);
-}
-
-static void seen_size(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height) {
-    (void)recipe;
-    kn_reference_size(given->width, given->height, SEEN_SIDE, width, height);
-}
-
 /* Tokens of a side: the picture is rounded to whole ones. */
 static int tokens_of(uint32_t side) {
     return (int)KN_MAX(rint((double)side / TOKEN_SIDE), 1);
@@ -270,8 +261,7 @@ const kn_stages kn_qwen_image_stages = {
     .encode = encode,
     .prepare = prepare,
     .output = output,
-    .reference_size = reference_size,
-    .seen_size = seen_size,
+    .seen_resolution = SEEN_SIDE,
     .see = see,
     .sees = sees,
 };

@@ -93,10 +93,6 @@ static kn_widths widths(const kn_pipeline *p) {
 
 /* ---- references ---- */
 
-static void reference_size(const kn_recipe *recipe, const kn_image *given, uint32_t *width, uint32_t *height) {
-    kn_reference_size(given->width, given->height, recipe->reference_resolution, width, height);
-}
-
 static int rows_of(const kn_job *j, int reference) {
     return (int)j->reference[reference]->picture.height / TOKEN_SIDE;
 }
@@ -275,7 +271,6 @@ const kn_stages kn_qwen21_stages = {
     .encode = encode,
     .prepare = prepare,
     .output = output,
-    .reference_size = reference_size,
     .see = see,
     .sees = sees,
 };
