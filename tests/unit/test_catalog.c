@@ -104,7 +104,7 @@ static void what_is_no_list_is_refused(void **state) {
         "{\"models\":null}",
         "{\"models\":[}",
         "{\"models\":[7]}",
-        "{\"models\":[{\"name\":\"a\",\"digest\":\"" A "\"}]",
+        ("{\"models\":[{\"name\":\"a\",\"digest\":\"" A "\"}]"),
         "{\"models\":[]} x",
         "{\"models\":[{\"size\":-1.}]}",
     };

@@ -117,8 +117,8 @@ static void without_descriptors_clients_are_turned_away_and_nothing_spins(void *
     kn_address any, address;
     assert_true(kn_address_parse("127.0.0.1:0", &any, NULL));
     assert_true(kn_server_listen(r.server, &any, &rig_service, &r, &address, NULL));
-    int client[2], taken[200], count = 0;
-    for (int i = 0; i < 2; i++) {
+    int client[3], taken[200], count = 0;
+    for (int i = 0; i < 3; i++) {
         client[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(client[i], (struct sockaddr *)&address.storage, address.len), 0);
     }
@@ -126,17 +126,20 @@ static void without_descriptors_clients_are_turned_away_and_nothing_spins(void *
         count++;
     assert_int_equal(errno, EMFILE);
     rig_run(&r);
+    /* The first is turned away, not left waiting. Valgrind keeps the limit itself, by closing what the kernel accepted
+     * beyond it, so that the server's own refusal meets the second there. */
     char c;
-    assert_int_equal(recv(client[0], &c, 1, MSG_DONTWAIT), 0); /* turned away, not left waiting */
+    assert_int_equal(recv(client[0], &c, 1, MSG_DONTWAIT), 0);
+    size_t waiting = recv(client[1], &c, 1, MSG_DONTWAIT) == 0 ? 1 : 2;
     while (count)
         close(taken[--count]);
     rig_run(&r);
     assert_int_equal(kn_server_connections(r.server), 0); /* not before its time */
-    assert_int_equal(recv(client[1], &c, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(recv(client[2], &c, 1, MSG_DONTWAIT), -1);
     rig_pass(&r, 100);
-    assert_int_equal(kn_server_connections(r.server), 1);
-    close(client[0]);
-    close(client[1]);
+    assert_int_equal(kn_server_connections(r.server), waiting);
+    for (int i = 0; i < 3; i++)
+        close(client[i]);
     rig_close(&r);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
