@@ -5,7 +5,6 @@ import pathlib
 import sys
 
 import checkpoint
-import random_tokenizer
 
 
 class ModelFiles:
@@ -30,9 +29,6 @@ class ModelFiles:
         of_layers = f"-{layers}" if layers else ""
         path = self.folder / f"{name}-{storage}{of_layers}{mark}.{ending}"
         return self.made(path, lambda part: checkpoint.write(part, name, storage, layers, facts=facts))
-
-    def tokenizer(self):
-        return self.made(self.folder / "tokenizer.json", random_tokenizer.write)
 
     def profile(self, architecture, variant, files):
         """A models.toml whose only profile has these files, by their names there."""
