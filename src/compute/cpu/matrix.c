@@ -233,11 +233,19 @@ struct task {
     int64_t row, rows, from, to; /* rows of the block, columns from … to - 1 */
 };
 
+/* Where the n-th group of columns to be begun is, so that those in work at the same time are far from each other:
+ * processors fetch more of a row of sums than they were asked for, and would take it from a neighbour that adds to it. */
+static int64_t place_of(const struct product *p, int64_t n) {
+    int64_t parts = kn_device_threads(p->run->device), part = n % parts, longer = p->column_tasks % parts;
+    return part * (p->column_tasks / parts) + KN_MIN(part, longer) + n / parts;
+}
+
 /* Tasks go through the rows first, so that threads at work at the same time share columns. */
 static struct task task_of(const struct product *p, int64_t item) {
     int64_t part = item < p->whole ? 0 : (item - p->whole) % CUTS;
     int64_t task = item < p->whole ? item : p->whole + (item - p->whole) / CUTS;
-    struct task t = { .row = task % p->row_tasks * p->task_rows, .from = task / p->row_tasks * p->task_columns };
+    struct task t = { .row = task % p->row_tasks * p->task_rows,
+                      .from = place_of(p, task / p->row_tasks) * p->task_columns };
     t.rows = KN_MIN(p->task_rows, p->rows - t.row);
     t.to = KN_MIN(t.from + p->task_columns, p->stored.columns);
     if (item >= p->whole) {
