@@ -234,7 +234,7 @@ struct task {
 };
 
 /* Where the n-th group of columns to be begun is, so that those in work at the same time are far from each other:
- * processors fetch more of a row of sums than they were asked for, and would take it from a neighbour that adds to it. */
+ * processors fetch more of a row of sums than they were asked for, and would take it from one that still adds to it. */
 static int64_t place_of(const struct product *p, int64_t n) {
     int64_t parts = kn_device_threads(p->run->device), part = n % parts, longer = p->column_tasks % parts;
     return part * (p->column_tasks / parts) + KN_MIN(part, longer) + n / parts;
