@@ -23,10 +23,26 @@ static double bicubic(double x) {
     return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
+static double hamming(double x) {
+    x = fabs(x);
+    return x < 1 ? sinc(x) * (0.54 + 0.46 * cos(M_PI * x)) : 0;
+}
+
+static double bilinear(double x) {
+    return fmax(1 - fabs(x), 0);
+}
+
+static double box(double x) {
+    return x > -0.5 && x <= 0.5 ? 1 : 0;
+}
+
 static const struct filter {
     double support;
     double (*weight)(double x);
-} filters[] = { [KN_LANCZOS] = { 3, lanczos }, [KN_BICUBIC] = { 2, bicubic } };
+} filters[KN_FILTER_COUNT] = {
+    [KN_LANCZOS] = { 3, lanczos },   [KN_BICUBIC] = { 2, bicubic }, [KN_HAMMING] = { 1, hamming },
+    [KN_BILINEAR] = { 1, bilinear }, [KN_BOX] = { 0.5, box },
+};
 
 /* How one axis is resized: sample i of the result is a weighted sum of `count[i]` samples from `first[i]` on. */
 struct axis {

@@ -6,7 +6,7 @@
 #include "image/image.h"
 
 /* Lanczos for pictures; some vision encoders were trained with bicubic. */
-typedef enum kn_filter { KN_LANCZOS, KN_BICUBIC } kn_filter;
+typedef enum kn_filter { KN_LANCZOS, KN_BICUBIC, KN_HAMMING, KN_BILINEAR, KN_BOX, KN_FILTER_COUNT } kn_filter;
 
 /* Transparent pixels do not bleed: with an alpha channel, colours are weighted by it. Neither side is 0. */
 bool kn_image_resize_by(const kn_image *from, uint32_t width, uint32_t height, kn_filter filter, kn_image *ret,

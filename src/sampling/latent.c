@@ -18,3 +18,8 @@ void kn_keep_known(float *x, const float *mask, const float *clean, const float 
     for (size_t i = 0; i < n; i++)
         x[i] = mask[i] * x[i] + (1 - mask[i]) * noised(clean[i], noise[i], sigma);
 }
+
+void kn_steer_to_known(float *v, const float *mask, const float *x, const float *clean, float sigma, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        v[i] = mask[i] * v[i] + (1 - mask[i]) * ((x[i] - clean[i]) / sigma);
+}

@@ -36,7 +36,9 @@ static void sum_terms(float *ret, size_t n, const struct term *term, size_t coun
 #define SUM(ret, n, ...)                                                                                               \
     sum_terms(ret, n, (const struct term[]){ __VA_ARGS__ }, KN_COUNT(((const struct term[]){ __VA_ARGS__ })))
 
-static bool evaluate(struct kn_solver *s, const float *x, double sigma, float *v) {
+static bool evaluate(struct kn_solver *s, float *x, double sigma, float *v) {
+    if (s->job->settle)
+        s->job->settle(s->job->ctx, x, (float)sigma, s->n);
     return s->job->velocity(s->job->ctx, x, (float)sigma, v, s->err);
 }
 

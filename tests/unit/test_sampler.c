@@ -164,7 +164,7 @@ static void every_sampler_survives_any_falling_schedule(void **state) {
     for (size_t k = 0; k < KN_SAMPLER_COUNT; k++) {
         for (size_t l = 0; l < KN_COUNT(lists); l++) {
             struct stand_in net = { .b = zeros, .noise = zeros };
-            kn_sampling job = { &kn_samplers[k], lists[l], steps[l], velocity, draw, after_step, &net };
+            kn_sampling job = { &kn_samplers[k], lists[l], steps[l], NULL, velocity, draw, after_step, &net };
             float x[N] = { 1, -1, 0.5f };
             kn_error err = { 0 };
             assert_true(kn_sample(&job, x, N, &err));
@@ -177,7 +177,7 @@ static void one_euler_step_gives_the_clean_estimate(void **state) {
     (void)state;
     static const float sigmas[] = { 1, 0 };
     struct stand_in net = { .b = zeros };
-    kn_sampling job = { &kn_samplers[0], sigmas, 1, velocity, NULL, after_step, &net };
+    kn_sampling job = { &kn_samplers[0], sigmas, 1, NULL, velocity, NULL, after_step, &net };
     float x[N] = { 1, -1, 0.5f };
     assert_true(kn_sample(&job, x, N, NULL));
     assert_memory_equal(x, net.clean, sizeof x);
@@ -196,7 +196,7 @@ static void a_nan_is_caught_in_the_step_that_makes_it(void **state) {
     (void)state;
     for (size_t k = 0; k < KN_SAMPLER_COUNT; k++) {
         struct stand_in net = { .b = zeros, .noise = zeros, .fail_at = kn_samplers[k].calls_per_step + 1 };
-        kn_sampling job = { &kn_samplers[k], four_steps, 4, velocity, draw, after_step, &net };
+        kn_sampling job = { &kn_samplers[k], four_steps, 4, NULL, velocity, draw, after_step, &net };
         float x[N] = { 0 };
         kn_error err = { 0 };
         assert_false(kn_sample(&job, x, N, &err));
@@ -212,7 +212,7 @@ static void a_nan_is_caught_in_the_step_that_makes_it(void **state) {
 static void the_hook_can_stop_after_any_step(void **state) {
     (void)state;
     struct stand_in net = { .b = zeros, .stop_after = 2 };
-    kn_sampling job = { &kn_samplers[0], four_steps, 4, velocity, NULL, after_step, &net };
+    kn_sampling job = { &kn_samplers[0], four_steps, 4, NULL, velocity, NULL, after_step, &net };
     float x[N] = { 0 };
     kn_error err = { 0 };
     assert_false(kn_sample(&job, x, N, &err));
@@ -227,7 +227,7 @@ static void schedules_that_do_not_fall_are_refused(void **state) {
     };
     for (size_t i = 0; i < KN_COUNT(lists); i++) {
         struct stand_in net = { .b = zeros };
-        kn_sampling job = { &kn_samplers[0], lists[i], 2, velocity, NULL, NULL, &net };
+        kn_sampling job = { &kn_samplers[0], lists[i], 2, NULL, velocity, NULL, NULL, &net };
         float x[N] = { 0 };
         kn_error err = { 0 };
         assert_false(kn_sample(&job, x, N, &err));

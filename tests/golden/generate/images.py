@@ -1,12 +1,13 @@
-"""Pictures: resizing to the byte, sizes of references, orientation, alpha and odd sample formats."""
+"""Pictures: resizing to the byte, sizes of references, orientation, alpha and odd sample formats; masks."""
 
 import json
 import math
 import os
 
 import numpy as np
+import torch
 from PIL import Image, ImageOps
-from qwen_common import picture
+from qwen_common import case, picture, tensors
 
 
 def rows(path, table):
@@ -32,14 +33,10 @@ def resizes(out, rng, v):
         source = noise_image(w, h, mode, rng)
         source.save(f"{out}/{mode}.png")
         for tw, th in ((w // 3, h // 4), (w * 2 + 1, h + 9), (w - 7, h + 13), (w + 40, max(1, h // 7)), (1, 1)):
-            file = f"{mode}-{tw}x{th}.png"
-            source.resize((tw, th), Image.Resampling.LANCZOS).save(f"{out}/{file}")
-            cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th))
-        if mode == "RGB":  # pictures as vision encoders take them have no alpha
-            for tw, th in ((w // 3, h // 4), (w * 2 + 1, h + 9)):
-                file = f"{mode}-bicubic-{tw}x{th}.png"
-                source.resize((tw, th), Image.Resampling.BICUBIC).save(f"{out}/{file}")
-                cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th, filter="bicubic"))
+            for kind in ("lanczos", "bicubic", "hamming", "bilinear", "box"):
+                file = f"{mode}-{kind}-{tw}x{th}.png"
+                source.resize((tw, th), Image.Resampling[kind.upper()]).save(f"{out}/{file}")
+                cases.append(dict(file=file, source=f"{mode}.png", width=tw, height=th, filter=kind))
     rows(f"{out}/cases.json", cases)
 
 
@@ -107,6 +104,43 @@ def alpha(out, rng):
     Image.open(f"{out}/la.png").convert("RGBA").save(f"{out}/la-rgba.png")
 
 
+def masks(out, rng, seed):
+    """A mask on the latent's grid, one step of Euler's method through it, and a canvas with its mask."""
+    gen = torch.Generator().manual_seed(seed)
+    h, w, channels, factor = 3, 5, 8, 16
+    soft = torch.nn.functional.interpolate(
+        torch.rand(1, 1, 12, 20, generator=gen), size=(h * factor, w * factor), mode="bicubic"
+    )[0, 0]
+    mask = ((soft - 0.2) / 0.6).clamp(0, 1)
+    m = torch.nn.functional.interpolate(mask[None, None], size=(h, w), mode="bilinear", align_corners=False)[0, 0]
+    x, model_x0, latent, noise = torch.randn(4, channels, h, w, generator=gen)
+    sigmas = torch.tensor([0.9, 0.5])
+    blended = x * m + (sigmas[0] * noise + (1 - sigmas[0]) * latent) * (1 - m)
+    denoised = model_x0 * m + latent * (1 - m)
+    sides, feather = dict(left=8, top=0, right=16, bottom=8), 6
+    image = torch.from_numpy(rng.random((20, 26, 3), dtype=np.float32))
+    canvas = torch.full((image.shape[0] + sides["top"] + sides["bottom"],
+                         image.shape[1] + sides["left"] + sides["right"], 3), 0.5)  # fmt: skip
+    outside = torch.ones(canvas.shape[:2])
+    inside = (slice(sides["top"], sides["top"] + 20), slice(sides["left"], sides["left"] + 26))
+    canvas[inside] = image
+    y, x_ = torch.meshgrid(torch.arange(20.0), torch.arange(26.0), indexing="ij")
+    far = torch.full((20, 26), math.inf)
+    for side, distance in (("left", x_), ("right", 26 - x_), ("top", y), ("bottom", 20 - y)):
+        far = torch.minimum(far, distance) if sides[side] else far
+    outside[inside] = ((feather - far) / feather).clamp(min=0) ** 2
+    tensors(
+        f"{out}/expected.safetensors",
+        {
+            "mask": mask, "latent_mask": m, "x": x, "model_x0": model_x0, "latent": latent, "noise": noise,
+            "sigmas": sigmas, "blended_x": blended, "denoised": denoised,
+            "next_x": blended + (sigmas[1] - sigmas[0]) * (blended - denoised) / sigmas[0],
+            "outpaint.image": image, "outpaint.canvas": canvas, "outpaint.mask": outside,
+        },
+    )  # fmt: skip
+    case(out, component="image-mask", outpaint=dict(sides, feather=feather))
+
+
 def main(seed, out, variant):
     out = f"{out}/image"
     rng = np.random.default_rng(seed)
@@ -114,3 +148,4 @@ def main(seed, out, variant):
     sizes(f"{out}/reference-sizes.json")
     orientation(f"{out}/orientation", seed)
     alpha(f"{out}/alpha", rng)
+    masks(f"{out}/mask", rng, seed)
