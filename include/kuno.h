@@ -97,6 +97,11 @@ typedef struct kuno_image {
     char *parameters;            /* its settings as text, as they go into the PNG; UTF-8. NULL: none */
 } kuno_image;
 
+/* Pixels on each side of a picture. */
+typedef struct kuno_sides {
+    int left, top, right, bottom;
+} kuno_sides;
+
 /* What is pointed at is needed until the call returns, and not changed. */
 typedef struct kuno_request {
     const char *prompt;          /* UTF-8, not empty */
@@ -112,7 +117,17 @@ typedef struct kuno_request {
     const kuno_image *references;
     int reference_count;
     const kuno_image *init_image; /* NULL: none */
-    double strength;              /* how much of it may change, 0 … 1; negative: the default, 0.6 */
+    double strength; /* how much of it may change, 0 … 1; negative: the default, 0.6, or 1 beside the following */
+
+    /* Of the init image only a part is drawn anew, every other pixel stays as it is: what is white in the mask, or what
+     * is transparent where something is; or room on its sides. Qwen-Image 2.1, which does not see masks, is shown the
+     * part in red in a reference. Where no size is given, a masked picture keeps its own. */
+    const kuno_image *mask; /* of the init image's size; NULL: none */
+    int mask_invert;        /* 1: what is black */
+    int mask_grow;          /* and so many pixels around it, 0 … 256 */
+    int mask_fade;          /* what is drawn passes into what stays over so many pixels; negative: the default */
+    kuno_sides outpaint;    /* all 0: none */
+    int no_region;          /* 1: do not show it, which takes less time */
 
     /* How steps are made and spaced. */
     const char *sampler;       /* NULL: the model's default, "euler" for most */
@@ -125,6 +140,7 @@ typedef struct kuno_request {
     const float *init_noise;   /* instead of noise from the seed: [channels][h][w] of the latent; or NULL */
     size_t init_noise_count;   /* values of it */
 
+    int opaque;                 /* 1: make every pixel fully opaque */
     int vae_tiling;             /* 1: decode and encode in tiles in any case, which takes less memory */
     int allow_swap;             /* 1: begin even if the memory that is free will not do */
     const char *dump;           /* a folder for dump.safetensors: what happens on the way to one picture; NULL: none */

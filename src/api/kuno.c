@@ -11,6 +11,7 @@
 #include "image/parameters.h"
 #include "image/png.h"
 #include "image/read.h"
+#include "image/transform.h"
 #include "pipelines/conditions.h"
 #include "pipelines/dump.h"
 #include "pipelines/plan.h"
@@ -90,9 +91,14 @@ void kuno_cancel(kuno_model *model) {
 }
 
 void kuno_request_init(kuno_request *request) {
-    *request = (kuno_request){
-        .cfg = -1, .random_seed = 1, .strength = -1, .flow_shift = NAN, .mu = NAN, .shift_y1 = NAN, .shift_y2 = NAN
-    };
+    *request = (kuno_request){ .cfg = -1,
+                               .random_seed = 1,
+                               .strength = -1,
+                               .mask_fade = -1,
+                               .flow_shift = NAN,
+                               .mu = NAN,
+                               .shift_y1 = NAN,
+                               .shift_y2 = NAN };
 }
 
 /* One call on a model. */
@@ -100,7 +106,7 @@ struct call {
     kuno_model *model;
     const kuno_request *request;
     double start;
-    kn_image picture[KN_MAX_REFERENCES + 1]; /* references, then the one to start from; owned */
+    kn_image picture[KN_MAX_REFERENCES + 2]; /* references, then the one to start from and its mask; owned */
     kn_settings settings;
     kn_dump *dump;
 };
@@ -137,7 +143,25 @@ static bool take_pictures(struct call *c, kn_error *err) {
     for (int i = 0; i < q->reference_count; i++)
         if (!take_picture("reference", &q->references[i], &c->picture[i], err))
             return false;
-    return !q->init_image || take_picture("init image", q->init_image, &c->picture[q->reference_count], err);
+    return (!q->init_image || take_picture("init image", q->init_image, &c->picture[q->reference_count], err)) &&
+           (!q->mask || take_picture("mask", q->mask, &c->picture[q->reference_count + 1], err));
+}
+
+static bool take_inpaint(const struct call *c, kn_inpaint_wish *ret, kn_error *err) {
+    const kuno_request *q = c->request;
+    const kuno_sides *s = &q->outpaint;
+    if (s->left < 0 || s->top < 0 || s->right < 0 || s->bottom < 0)
+        return kn_fail(err, KN_E_RANGE, "outpainting by %d,%d,%d,%d pixels; a side cannot become shorter", s->left,
+                       s->top, s->right, s->bottom);
+    *ret = (kn_inpaint_wish){
+        .mask = q->mask ? &c->picture[q->reference_count + 1] : NULL,
+        .invert = q->mask_invert != 0,
+        .grow = { .given = q->mask_grow != 0, .value = q->mask_grow },
+        .fade = { .given = q->mask_fade >= 0, .value = q->mask_fade },
+        .outpaint = { (uint32_t)s->left, (uint32_t)s->top, (uint32_t)s->right, (uint32_t)s->bottom },
+        .show_region = !q->no_region && kn_pipeline_sees(c->model->model->pipeline),
+    };
+    return true;
 }
 
 static kn_optional unless_nan(double value) {
@@ -147,7 +171,7 @@ static kn_optional unless_nan(double value) {
 static bool make_settings(struct call *c, kn_error *err) {
     const kuno_request *q = c->request;
     const kn_model_choice *m = &c->model->model->choice;
-    const kn_wish wish = {
+    kn_wish wish = {
         .prompt = q->prompt,
         .negative_prompt = q->negative_prompt,
         .width = { .given = q->width != 0, .value = q->width },
@@ -171,7 +195,7 @@ static bool make_settings(struct call *c, kn_error *err) {
         .vae_tiling = q->vae_tiling != 0,
         .allow_swap = q->allow_swap != 0,
     };
-    return take_pictures(c, err) &&
+    return take_pictures(c, err) && take_inpaint(c, &wish.inpaint, err) &&
            kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &c->settings, err);
 }
 
@@ -195,6 +219,8 @@ static bool draw(struct call *c, kuno_image *ret, kn_error *err) {
         free(parameters);
         return false;
     }
+    if (c->request->opaque)
+        kn_image_make_opaque(&picture);
     kn_draw_report_add(&c->model->reports, &report);
     *ret = (kuno_image){ .width = (int)picture.width,
                          .height = (int)picture.height,
@@ -241,6 +267,7 @@ kuno_code kuno_generate_batch(kuno_model *model, const kuno_request *request, si
         kuno_image_free(&drawn[i]);
     free(drawn);
     kn_dump_free(c.dump);
+    kn_settings_free(&c.settings);
     for (size_t i = 0; i < KN_COUNT(c.picture); i++)
         kn_image_free(&c.picture[i]);
     return ok ? KUNO_OK : give(&err, error);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "pipelines/inpaint.h"
 #include "sampling/noise.h"
 #include "sampling/sampler.h"
 #include "sampling/schedule.h"
@@ -38,7 +39,22 @@ static const kn_option options[] = {
            "where --size says nothing, the picture has the shape of the first one, at the model's usual size"),
     KN_OPT(PATH, 0, "init-image", "IMG", AT(init_image), "start from this picture in place of noise alone"),
     KN_OPT_RANGE(REAL, 0, "strength", "X", AT(strength), 0, 1,
-                 "how much of --init-image may change: 0 nothing, 1 everything (default: 0.6)"),
+                 "how much of --init-image may change: 0 nothing, 1 everything (default: 0.6, and 1 with --mask or "
+                 "--outpaint)"),
+    KN_OPT(PATH, 0, "mask", "IMG", AT(mask),
+           "draw only what is white in this picture of the size of --init-image, or what is transparent; every other "
+           "pixel stays as it is"),
+    KN_OPT(FLAG, 0, "mask-invert", NULL, AT(mask_invert), "draw what --mask would keep, and keep what it would draw"),
+    KN_OPT_RANGE(INTEGER, 0, "mask-grow", "N", AT(mask_grow), 0, KN_MASK_REACH_MAX,
+                 "draw so many pixels around it, too (default: 0)"),
+    KN_OPT_RANGE(INTEGER, 0, "mask-fade", "N", AT(mask_fade), 0, KN_MASK_REACH_MAX,
+                 "over so many pixels what is drawn passes into what stays (default: 4; with --outpaint 40)"),
+    KN_OPT_RANGE(REALS, 0, "outpaint", "L,T,R,B", AT(outpaint), 0, KN_SIDE_MAX,
+                 "draw so many pixels more on the left, top, right and bottom of --init-image; on the right and at the "
+                 "bottom a few more where the model's sizes want it"),
+    KN_OPT(FLAG, 0, "no-region", NULL, AT(no_region),
+           "do not show Qwen-Image 2.1 what is to be drawn, in red in a reference, which costs time; it then sees only "
+           "what is around"),
 
     KN_OPT_GROUP("Model"),
     KN_OPT(TEXT, 0, "model-profile", "NAME", AT(model_profile), "the model to use, a profile in models.toml"),
@@ -103,6 +119,33 @@ static const kn_option options[] = {
     KN_OPT_HELP,
 };
 
+static bool check_pictures(const kn_generate_options *o, kn_error *err) {
+    if (o->strength.set && !o->init_image)
+        return kn_fail(err, KN_E_USAGE, "--strength says how much of --init-image may change; give that, too");
+    if ((o->mask || o->outpaint.count) && !o->init_image)
+        return kn_fail(err, KN_E_USAGE, "%s works on --init-image; give that, too", o->mask ? "--mask" : "--outpaint");
+    if (o->mask && o->outpaint.count)
+        return kn_fail(err, KN_E_USAGE, "--outpaint has a mask of its own; leave --mask out");
+    if ((o->mask_invert || o->mask_grow.set) && !o->mask)
+        return kn_fail(err, KN_E_USAGE, "--mask-%s changes --mask; give that, too", o->mask_invert ? "invert" : "grow");
+    if ((o->mask_fade.set || o->no_region) && !o->mask && !o->outpaint.count)
+        return kn_fail(err, KN_E_USAGE, "%s goes with --mask or --outpaint; give one of them",
+                       o->no_region ? "--no-region" : "--mask-fade");
+    bool whole = o->outpaint.count == 0 || o->outpaint.count == 4;
+    double sum = 0;
+    for (size_t i = 0; whole && i < o->outpaint.count; i++) {
+        whole = o->outpaint.values[i] == (double)(uint32_t)o->outpaint.values[i];
+        sum += o->outpaint.values[i];
+    }
+    if (!whole)
+        return kn_fail(err, KN_E_USAGE, "--outpaint needs four whole numbers: left,top,right,bottom");
+    if (o->outpaint.count && sum == 0)
+        return kn_fail(err, KN_E_USAGE, "--outpaint by 0 pixels on every side adds nothing");
+    if (o->outpaint.count && o->size.set)
+        return kn_fail(err, KN_E_USAGE, "--outpaint makes the size from --init-image; leave --size out");
+    return true;
+}
+
 /* What single options cannot know. */
 static bool check(const void *given, kn_error *err) {
     const kn_generate_options *o = given;
@@ -116,14 +159,12 @@ static bool check(const void *given, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "--count: standard output takes one picture; name a file with --output");
     if (o->init_noise && more)
         return kn_fail(err, KN_E_USAGE, "--count: --init-noise gives the noise of one picture");
-    if (o->strength.set && !o->init_image)
-        return kn_fail(err, KN_E_USAGE, "--strength says how much of --init-image may change; give that, too");
     if (o->seed.set && !o->seed.random && o->seed.value > UINT64_MAX - more)
         return kn_fail(err, KN_E_USAGE, "--count: the last seed would be beyond 18446744073709551615");
     if (o->sigmas.count && (o->steps.set || o->scheduler))
         return kn_fail(err, KN_E_USAGE, "--sigmas says what %s would; give one of them",
                        o->scheduler ? "--scheduler" : "--steps");
-    return true;
+    return check_pictures(o, err);
 }
 
 static int run(const void *given) {

@@ -13,8 +13,11 @@ typedef struct kn_generate_options {
     const char *diffusion_model, *text_encoder, *vision, *vae, *tokenizer_path;
 
     kn_given_paths references;
-    const char *init_image;
+    const char *init_image, *mask;
     kn_given_real strength;
+    kn_given_integer mask_grow, mask_fade;
+    kn_given_reals outpaint; /* none, or four whole numbers: left, top, right, bottom */
+    bool mask_invert, no_region;
 
     kn_given_size size;
     kn_given_integer steps, count;

@@ -18,6 +18,7 @@
 #include "cli/save.h"
 #include "cli/signals.h"
 #include "image/read.h"
+#include "image/transform.h"
 #include "pipelines/dump.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
@@ -32,7 +33,7 @@ struct work {
     kn_model *model;
     float *sigmas;
     kn_weights *noise_file;
-    kn_image *pictures; /* references, then the one to start from */
+    kn_image *pictures; /* references, then the one to start from and its mask */
     size_t picture_count;
     kn_progress progress;
     kn_dump *dump;
@@ -164,18 +165,28 @@ static bool read_picture(struct work *w, const char *option, const char *path, k
 static bool read_pictures(struct work *w, kn_wish *wish, kn_error *err) {
     const kn_generate_options *o = w->o;
     size_t references = o->references.count;
-    w->pictures = calloc(references + 1, sizeof *w->pictures);
+    w->pictures = calloc(references + 2, sizeof *w->pictures);
     if (!w->pictures)
-        return kn_fail_nomem(err, (references + 1) * sizeof *w->pictures);
+        return kn_fail_nomem(err, (references + 2) * sizeof *w->pictures);
     for (size_t i = 0; i < references; i++)
         if (!read_picture(w, "--reference", o->references.paths[i], err))
             return false;
-    if (o->init_image && !read_picture(w, "--init-image", o->init_image, err))
+    if ((o->init_image && !read_picture(w, "--init-image", o->init_image, err)) ||
+        (o->mask && !read_picture(w, "--mask", o->mask, err)))
         return false;
     wish->references = w->pictures;
     wish->reference_count = (int)references;
     wish->init_image = o->init_image ? &w->pictures[references] : NULL;
     wish->strength = optional(o->strength.set, o->strength.value);
+    wish->inpaint = (kn_inpaint_wish){
+        .mask = o->mask ? &w->pictures[references + 1] : NULL,
+        .invert = o->mask_invert,
+        .grow = optional(o->mask_grow.set, (double)o->mask_grow.value),
+        .fade = optional(o->mask_fade.set, (double)o->mask_fade.value),
+        .outpaint = { (uint32_t)o->outpaint.values[0], (uint32_t)o->outpaint.values[1], (uint32_t)o->outpaint.values[2],
+                      (uint32_t)o->outpaint.values[3] },
+        .show_region = !o->no_region && kn_pipeline_sees(w->model->pipeline),
+    };
     return true;
 }
 
@@ -214,7 +225,6 @@ static bool make_settings(struct work *w, kn_error *err) {
            kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &w->settings, err);
 }
 
-/* Everything that could refuse the results is asked before the work. */
 /* PNG under another format's name would be opened wrongly, or not at all. */
 static bool check_ending(const char *path, kn_error *err) {
     static const char *const others[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif" };
@@ -226,6 +236,7 @@ static bool check_ending(const char *path, kn_error *err) {
     return true;
 }
 
+/* Everything that could refuse the results is asked before the work. */
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
     const char *folder = w->o->dump;
@@ -246,12 +257,6 @@ static bool check_places(const struct work *w, kn_error *err) {
     return true;
 }
 
-static void make_opaque(kn_image *picture) {
-    size_t n = (size_t)picture->width * picture->height;
-    for (size_t i = 0; picture->channels == 4 && i < n; i++)
-        picture->pixels[4 * i + 3] = 255;
-}
-
 static bool begin_saving(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {
     kn_saving *s = &w->saving;
     s->picture = *picture;
@@ -260,7 +265,7 @@ static bool begin_saving(struct work *w, uint64_t index, kn_image *picture, kn_e
     snprintf(s->seed, sizeof s->seed, "%" PRIu64, w->settings.recipe.seed);
     kn_buf_clear(&s->name);
     if (w->o->opaque)
-        make_opaque(picture);
+        kn_image_make_opaque(picture);
     if (!kn_settings_describe(&w->settings, w->model->choice.profile->name, &s->parameters, err) ||
         !kn_save_name(w->output, index + 1, w->count, &s->name, err))
         return false;
@@ -318,11 +323,11 @@ static bool print_json(struct work *w, kn_error *err) {
         "model", m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
         m->choice.variant->name, "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device),
         "threads", (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width",
-        r->width, "height", r->height, "steps", (json_int_t)r->sigmas.steps, "cfg", w->settings.cfg, "cfg_scale",
-        r->cfg, "sampler", r->sampler->name.name, "scheduler", w->settings.scheduler, "rng", w->settings.rng,
-        "prompt_tokens", (json_int_t)w->report.prompt_tokens, "dropped_tokens", w->report.dropped_tokens,
-        "dropped_negative_tokens", w->report.dropped_negative_tokens, "images", w->images, "stages",
-        stages(&w->reports), "seconds", kn_now() - w->start);
+        r->width - r->cut_right, "height", r->height - r->cut_bottom, "steps", (json_int_t)r->sigmas.steps, "cfg",
+        w->settings.cfg, "cfg_scale", r->cfg, "sampler", r->sampler->name.name, "scheduler", w->settings.scheduler,
+        "rng", w->settings.rng, "prompt_tokens", (json_int_t)w->report.prompt_tokens, "dropped_tokens",
+        w->report.dropped_tokens, "dropped_negative_tokens", w->report.dropped_negative_tokens, "images", w->images,
+        "stages", stages(&w->reports), "seconds", kn_now() - w->start);
     char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     if (!text)
@@ -361,6 +366,7 @@ int kn_generate_run(const kn_generate_options *o) {
         kn_image_free(&w.pictures[i]);
     free(w.pictures);
     free(w.sigmas);
+    kn_settings_free(&w.settings);
     kn_weights_close(w.noise_file);
     kn_model_close(w.model);
     return ok ? 0 : kn_report(NULL, &err);

@@ -37,6 +37,12 @@ bool kn_image_orient(kn_image *image, int orientation, kn_error *err) {
     return true;
 }
 
+void kn_image_make_opaque(kn_image *image) {
+    size_t n = (size_t)image->width * image->height;
+    for (size_t i = 0; image->channels == 4 && i < n; i++)
+        image->pixels[4 * i + 3] = 255;
+}
+
 bool kn_image_over_white(const kn_image *rgba, kn_image *ret, kn_error *err) {
     kn_image image = { 0 };
     if (!kn_image_new(rgba->width, rgba->height, 3, &image, err))

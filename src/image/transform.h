@@ -7,6 +7,9 @@
 /* Turns and mirrors in place as an EXIF orientation (1 … 8) says; 5 … 8 swap the sides. */
 bool kn_image_orient(kn_image *image, int orientation, kn_error *err);
 
+/* Takes transparency away as it is: an RGB picture has none. */
+void kn_image_make_opaque(kn_image *image);
+
 /* RGBA on white -> RGB, rounded as PIL's paste. */
 bool kn_image_over_white(const kn_image *rgba, kn_image *ret, kn_error *err);
 

@@ -65,6 +65,7 @@ struct sampling {
     kn_job *job;
     struct layout layout;
     float *latent, *output[KN_SIDES]; /* [rows, width] each */
+    float *noise;                     /* of the start, [channels][h][w]; only beside a mask */
     kn_noise step_noise;
 };
 
@@ -117,6 +118,22 @@ static void outputs(struct sampling *s, float sigma) {
         kn_guide(s->output[KN_POSITIVE], s->output[KN_NEGATIVE], (float)recipe->cfg, (size_t)(rows * width));
 }
 
+/* Puts back what the mask keeps, in every channel. */
+static void settle(void *ctx, float *x, float sigma, size_t n) {
+    const struct sampling *s = ctx;
+    const kn_mask *mask = &s->job->mask;
+    size_t cells = (size_t)mask->width * mask->height;
+    for (size_t at = 0; at < n; at += cells)
+        kn_keep_known(x + at, mask->at, s->job->start->values.at + at, s->noise + at, sigma, cells);
+}
+
+static void steer(const struct sampling *s, const float *x, float sigma, float *v) {
+    const kn_mask *mask = &s->job->mask;
+    size_t cells = (size_t)mask->width * mask->height, n = cells * (size_t)s->layout.channels;
+    for (size_t at = 0; at < n; at += cells)
+        kn_steer_to_known(v + at, mask->at, x + at, s->job->start->values.at + at, sigma, cells);
+}
+
 static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error *err) {
     struct sampling *s = ctx;
     to_rows(&s->layout, x, s->latent);
@@ -124,6 +141,8 @@ static bool velocity(void *ctx, const float *x, float sigma, float *v, kn_error 
     if (!kn_job_went_well(s->job, err))
         return false;
     to_planes(&s->layout, s->output[KN_POSITIVE], s->job->pipeline->stages->sign, v);
+    if (s->noise)
+        steer(s, x, sigma, v);
     return true;
 }
 
@@ -141,7 +160,8 @@ static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
     return kn_job_progress(j, "step", (int)step->index + 1, (int)step->steps, err);
 }
 
-static void start(kn_job *j, float *x, size_t n) {
+static void start(const struct sampling *s, float *x, size_t n) {
+    kn_job *j = s->job;
     const kn_recipe *recipe = j->recipe;
     kn_noise noise;
     kn_noise_init(&noise, recipe->noise, recipe->seed);
@@ -151,6 +171,8 @@ static void start(kn_job *j, float *x, size_t n) {
         kn_noise_fill(&noise, x, n);
     kn_job_dump_latent(j, "noise", x);
     kn_job_dump(j, "sigmas", 1, (int64_t[]){ (int64_t)recipe->sigmas.steps + 1 }, recipe->sigmas.at);
+    if (s->noise)
+        memcpy(s->noise, x, n * sizeof *x);
     if (j->start) {
         kn_add_noise(x, j->start->values.at, x, recipe->sigmas.at[0], n);
         kn_job_dump_latent(j, "start_latent", x);
@@ -163,11 +185,12 @@ static bool sample(struct sampling *s, float *x, size_t n, kn_error *err) {
     const kn_sampling sampling = { .sampler = j->recipe->sampler,
                                    .sigmas = j->recipe->sigmas.at,
                                    .steps = j->recipe->sigmas.steps,
+                                   .settle = s->noise ? settle : NULL,
                                    .velocity = velocity,
                                    .draw = draw_noise,
                                    .after_step = after_step,
                                    .ctx = s };
-    start(j, x, n);
+    start(s, x, n);
     if (!kn_sample(&sampling, x, n, err))
         return false;
     kn_job_dump_latent(j, "latents_final", x);
@@ -175,12 +198,13 @@ static bool sample(struct sampling *s, float *x, size_t n, kn_error *err) {
 }
 
 bool kn_job_denoise(kn_job *j, float *x, kn_error *err) {
-    size_t n = (size_t)j->channels * j->h * j->w;
-    struct sampling s = { .job = j, .layout = layout_of(j, j->h, j->w), .latent = calloc(3 * n, sizeof(float)) };
+    size_t n = (size_t)j->channels * j->h * j->w, latents = j->mask.at ? 4 : 3;
+    struct sampling s = { .job = j, .layout = layout_of(j, j->h, j->w), .latent = calloc(latents * n, sizeof(float)) };
     if (!s.latent)
-        return kn_fail_nomem(err, 3 * n * sizeof(float));
+        return kn_fail_nomem(err, latents * n * sizeof(float));
     s.output[KN_POSITIVE] = s.latent + n;
     s.output[KN_NEGATIVE] = s.latent + 2 * n;
+    s.noise = j->mask.at ? s.latent + 3 * n : NULL;
     bool ok;
     if (j->hooks->plan) {
         outputs(&s, j->recipe->sigmas.at[0]);

@@ -27,6 +27,7 @@ typedef struct kn_job {
     kn_conditions *conditions;                                            /* the pipeline's; in a plan its own */
     kn_condition *reference[KN_MAX_REFERENCES], *seen[KN_MAX_REFERENCES]; /* for the VAE; for the vision encoder */
     kn_condition *start, *prompt[KN_SIDES];
+    kn_mask mask;        /* of the start, on the latent's grid; without values if all of it may change */
     void *state;         /* the architecture's: what its functions keep for each other, zeroed at the beginning */
     uint64_t host_bytes; /* that the stage takes beside the run's memory */
     kn_ahead ahead;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "image/canvas.h"
 #include "image/resize.h"
 #include "image/transform.h"
 #include "pipelines/job.h"
@@ -278,11 +279,41 @@ static bool decode_pixels(kn_job *j, const float *x, kn_image *ret, kn_error *er
     return ok;
 }
 
+/* What the mask keeps comes back as it was given, not as the VAE would have it. */
+static bool restore_known(const kn_job *j, kn_image *drawn, kn_error *err) {
+    const kn_image *given = &j->start->picture;
+    kn_image opaque = { 0 };
+    if (drawn->channels == given->channels) {
+        kn_image_lay_over(drawn, given, j->recipe->shown);
+        return true;
+    }
+    if (!kn_image_over_white(given, &opaque, err))
+        return false;
+    kn_image_lay_over(drawn, &opaque, j->recipe->shown);
+    kn_image_free(&opaque);
+    return true;
+}
+
+static bool finish(const kn_job *j, kn_image *drawn, kn_error *err) {
+    const kn_recipe *recipe = j->recipe;
+    if (recipe->shown && !restore_known(j, drawn, err))
+        return false;
+    if (recipe->cut_right || recipe->cut_bottom)
+        kn_image_cut(drawn, drawn->width - (uint32_t)recipe->cut_right, drawn->height - (uint32_t)recipe->cut_bottom);
+    return true;
+}
+
 static bool decode(kn_job *j, const float *x, kn_image *ret, kn_error *err) {
     kn_component *vae = &j->pipeline->vae;
-    bool ok = kn_job_begin(j, KN_STAGE_DECODE, vae, err) && decode_pixels(j, x, ret, err);
+    kn_image drawn = { 0 };
+    bool ok = kn_job_begin(j, KN_STAGE_DECODE, vae, err) && decode_pixels(j, x, &drawn, err);
     kn_job_end(j, KN_STAGE_DECODE, vae);
-    return ok && kn_job_progress(j, "decode", 0, 0, err);
+    ok = ok && (j->hooks->plan || finish(j, &drawn, err)) && kn_job_progress(j, "decode", 0, 0, err);
+    if (ok)
+        *ret = drawn;
+    else
+        kn_image_free(&drawn);
+    return ok;
 }
 
 static bool recipe_fits(const kn_job *j, kn_error *err) {
@@ -295,12 +326,22 @@ static bool recipe_fits(const kn_job *j, kn_error *err) {
     return true;
 }
 
+static bool find_mask(kn_job *j, kn_error *err) {
+    if (!j->recipe->mask)
+        return true;
+    if (!kn_mask_resize(j->recipe->mask, (uint32_t)j->w, (uint32_t)j->h, &j->mask, err))
+        return false;
+    return !kn_mask_is_empty(&j->mask) ||
+           kn_fail(err, KN_E_RANGE, "the mask falls between the model's cells of %d pixels; let it grow",
+                   j->pipeline->stages->vae->factor);
+}
+
 /* Encoders, diffusion, VAE: each loads, computes and, when staged, leaves before the next one comes. */
 static bool run_stages(kn_job *j, kn_image *ret, kn_error *err) {
     size_t n = (size_t)j->channels * j->h * j->w;
     float *x = malloc(n * sizeof *x);
-    bool ok = (x || kn_fail_nomem(err, n * sizeof *x)) && recipe_fits(j, err) && encode_pictures(j, err) &&
-              encode_prompts(j, err) && diffuse(j, x, err) && decode(j, x, ret, err);
+    bool ok = (x || kn_fail_nomem(err, n * sizeof *x)) && recipe_fits(j, err) && find_mask(j, err) &&
+              encode_pictures(j, err) && encode_prompts(j, err) && diffuse(j, x, err) && decode(j, x, ret, err);
     free(x);
     return ok;
 }
@@ -322,6 +363,7 @@ static void close_job(kn_job *j) {
         kn_conditions_free(j->conditions);
     else
         kn_conditions_trim(j->conditions);
+    kn_mask_free(&j->mask);
     free(j->state);
 }
 
@@ -410,6 +452,10 @@ bool kn_pipeline_open(const kn_architecture *a, const kn_model_files *files, kn_
     }
     kn_pipeline_close(p);
     return false;
+}
+
+bool kn_pipeline_sees(const kn_pipeline *p) {
+    return p->stages->see && p->blind.code == KN_OK;
 }
 
 static void close_part(kn_component *c) {

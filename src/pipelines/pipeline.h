@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "compute/ops.h"
-#include "image/image.h"
+#include "image/mask.h"
 #include "sampling/noise.h"
 #include "sampling/sampler.h"
 #include "sampling/schedule.h"
@@ -59,6 +59,9 @@ typedef struct kn_recipe {
     int reference_count;
     unsigned reference_resolution; /* about its square is how many pixels the model sees of each; 0: their own size */
     const kn_image *init_image;    /* upright RGBA to start from, noised to the first sigma; NULL: none */
+    const kn_mask *mask;           /* of the recipe's size: what of init_image is drawn anew; NULL: all of it */
+    const kn_mask *shown;          /* beside a mask: what of the result is shown; the rest is init_image to the byte */
+    int cut_right, cut_bottom;     /* columns and rows of the result that are not part of the picture */
     bool vae_tiling;               /* what is larger than a tile goes through the VAE in tiles in any case */
     bool allow_swap;               /* try even if it cannot fit in memory */
 } kn_recipe;
@@ -117,6 +120,9 @@ struct kn_architecture;
 bool kn_pipeline_open(const struct kn_architecture *a, const kn_model_files *files, kn_device *device,
                       kn_precision precision, kn_residency residency, kn_pipeline **ret, kn_error *err);
 void kn_pipeline_close(kn_pipeline *p); /* NULL is fine */
+
+/* Whether it can be given reference pictures. */
+bool kn_pipeline_sees(const kn_pipeline *p);
 
 /* One picture; none in a plan. One call at a time. */
 bool kn_pipeline_draw(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,

@@ -67,6 +67,7 @@ const kn_architecture kn_architectures[] = {
       .size_step = 16,
       .max_side = 4096,
       .takes_init_image = true,
+      .region_by_reference = true,
       .diffusion_model = &kn_qwen21_diffusion_slot,
       .text_encoder = &kn_qwen21_text_slot,
       .vae = &kn_qwen21_vae_slot,

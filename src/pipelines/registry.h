@@ -26,6 +26,7 @@ typedef struct kn_architecture {
     int max_side;             /* largest width or height that makes sense */
     bool checkpoint_in_one;   /* an all-in-one file can be used */
     bool takes_init_image;    /* image to image by strength */
+    bool region_by_reference; /* it does not see a mask, but the region in red in a reference */
     bool added_guidance;      /* its users write how much guidance is added: 0 is off where it is 1 for others */
     kn_start_rule start_rule; /* what a strength leaves of the steps */
     const kn_slot *diffusion_model, *text_encoder, *vae;

@@ -85,9 +85,48 @@ static bool refuse_references(const kn_wish *wish, const kn_architecture *a, con
     return kn_fail(err, KN_E_UNSUPPORTED, "%s takes no reference pictures", a->title);
 }
 
+/* The size of the picture to start from, as the model can make it: outpainted or with a margin where it is to stay to
+ * the pixel, else a little smaller. */
+static void size_of_start(const kn_wish *wish, uint32_t step, kn_sides *outpaint, uint32_t *width, uint32_t *height) {
+    const kn_image *picture = wish->init_image;
+    if (kn_inpaint_extends(&wish->inpaint)) {
+        *outpaint = kn_sides_on_grid(wish->inpaint.outpaint, picture->width, picture->height, step);
+        *width = outpaint->left + picture->width + outpaint->right;
+        *height = outpaint->top + picture->height + outpaint->bottom;
+    } else if (wish->inpaint.mask) {
+        *width = kn_side_on_grid(picture->width, step);
+        *height = kn_side_on_grid(picture->height, step);
+    } else {
+        *width = KN_MAX(picture->width / step, 1) * step;
+        *height = KN_MAX(picture->height / step, 1) * step;
+    }
+}
+
+/* A size of one's own: pictures are resized to it. */
+static bool has_size(const kn_wish *wish) {
+    return wish->width.given || wish->height.given;
+}
+
+static bool shows_region(const kn_wish *wish, const kn_architecture *a, const kn_variant *v) {
+    return kn_inpaint_is_wanted(&wish->inpaint) && wish->inpaint.show_region && a->region_by_reference &&
+           v->max_references;
+}
+
+static bool check_inpaint(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_error *err) {
+    if (!kn_inpaint_check(&wish->inpaint, wish->init_image, err))
+        return false;
+    if (kn_inpaint_extends(&wish->inpaint) && has_size(wish))
+        return kn_fail(err, KN_E_USAGE, "outpainting makes the size from the picture and its new sides; give no other");
+    return !shows_region(wish, a, v) || wish->reference_count + 2 <= v->max_references ||
+           kn_fail(err, KN_E_USAGE,
+                   "%d reference pictures; the region of the mask is shown in two more, and %s takes at most %d",
+                   wish->reference_count, a->title, v->max_references);
+}
+
 /* The given pictures, and the size that they suggest for the result. */
-static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_recipe *r,
+static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_settings *s,
                           kn_optional size[2], kn_error *err) {
+    kn_recipe *r = &s->recipe;
     if (wish->reference_count > v->max_references)
         return refuse_references(wish, a, v, err);
     if (wish->init_image && !a->takes_init_image)
@@ -97,6 +136,8 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const k
     for (int i = 0; i < wish->reference_count; i++)
         if (!check_picture("reference", i + 1, &wish->references[i], err))
             return false;
+    if (!check_inpaint(wish, a, v, err))
+        return false;
     r->references = wish->references;
     r->reference_count = wish->reference_count;
     r->reference_resolution =
@@ -104,14 +145,60 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const k
     r->init_image = wish->init_image;
     uint32_t width = 0, height = 0;
     if (wish->init_image) {
-        uint32_t step = (uint32_t)a->size_step;
-        width = KN_MAX(wish->init_image->width / step, 1) * step;
-        height = KN_MAX(wish->init_image->height / step, 1) * step;
+        size_of_start(wish, (uint32_t)a->size_step, &s->outpaint, &width, &height);
     } else if (wish->reference_count) {
         kn_reference_size(wish->references->width, wish->references->height, r->reference_resolution, &width, &height);
     }
     size[0] = wish->width.given || !width ? wish->width : (kn_optional){ true, width };
     size[1] = wish->height.given || !width ? wish->height : (kn_optional){ true, height };
+    return true;
+}
+
+/* Everything has been checked; the recipe's numbers are there. */
+static bool add_inpaint(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_settings *s,
+                        kn_error *err) {
+    kn_recipe *r = &s->recipe;
+    kn_inpaint_wish on_grid = wish->inpaint;
+    on_grid.outpaint = s->outpaint;
+    if (!kn_inpaint_make(&on_grid, wish->init_image, (uint32_t)r->width, (uint32_t)r->height, has_size(wish),
+                         &s->inpaint, err))
+        return false;
+    if (wish->inpaint.mask && !has_size(wish)) {
+        r->cut_right = r->width - (int)wish->init_image->width;
+        r->cut_bottom = r->height - (int)wish->init_image->height;
+    }
+    r->init_image = &s->inpaint->picture;
+    r->mask = &s->inpaint->mask;
+    r->shown = &s->inpaint->shown;
+    if (!shows_region(wish, a, v))
+        return true;
+    if (!kn_inpaint_show_region(s->inpaint, r->prompt, r->references, r->reference_count, err)) {
+        kn_settings_free(s);
+        return false;
+    }
+    r->prompt = s->inpaint->prompt;
+    r->references = s->inpaint->reference;
+    r->reference_count = s->inpaint->reference_count;
+    return true;
+}
+
+void kn_settings_free(kn_settings *s) {
+    kn_inpaint_free(s->inpaint);
+    *s = (kn_settings){ 0 };
+}
+
+/* A prompt that speaks of a picture which is not there would be drawn without it, and nobody told. */
+static bool check_named_references(const char *prompt, int count, kn_error *err) {
+    static const char mark[] = "<image";
+    for (const char *at = strstr(prompt, mark); at; at = strstr(at + 1, mark)) {
+        const char *digits = at + sizeof mark - 1, *end = digits;
+        int number = 0;
+        for (; *end >= '0' && *end <= '9'; end++)
+            number = KN_MIN(10 * number + *end - '0', 1000);
+        if (*end == '>' && end > digits && (number < 1 || number > count))
+            return kn_fail(err, KN_E_USAGE, "the prompt speaks of %s; reference pictures given: %d",
+                           kn_quote(at, (size_t)(end + 1 - at)).text, count);
+    }
     return true;
 }
 
@@ -201,8 +288,8 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
                                   .init_noise_count = wish->init_noise_count } };
     kn_recipe *r = &s.recipe;
     kn_optional size[2] = { { 0 } };
-    s.strength = wish->strength.given ? wish->strength.value : own_strength;
-    if (!take_pictures(wish, a, v, r, size, err) ||
+    s.strength = wish->strength.given ? wish->strength.value : kn_inpaint_is_wanted(&wish->inpaint) ? 1 : own_strength;
+    if (!take_pictures(wish, a, v, &s, size, err) ||
         !check_side("width", number(size[0], &of[KN_SETTING_WIDTH], false, v->width), a, &r->width, err) ||
         !check_side("height", number(size[1], &of[KN_SETTING_HEIGHT], false, v->height), a, &r->height, err))
         return false;
@@ -219,6 +306,11 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
     if (!wish->seed_given && of[KN_SETTING_SEED].given && of[KN_SETTING_SEED].integer >= 0)
         r->seed = (uint64_t)of[KN_SETTING_SEED].integer;
     else if (!wish->seed_given && !kn_random_seed(&r->seed, err))
+        return false;
+    if (v->max_references &&
+        !check_named_references(r->prompt, r->reference_count + (shows_region(wish, a, v) ? 2 : 0), err))
+        return false;
+    if (kn_inpaint_is_wanted(&wish->inpaint) && !add_inpaint(wish, a, v, &s, err))
         return false;
     *ret = s;
     return true;
@@ -247,9 +339,11 @@ static void add_if_given(struct list *l, const char *name, kn_optional value) {
 
 bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err) {
     const kn_recipe *r = &s->recipe;
-    char seed[24], size[32];
+    const kn_sides *sides = &s->outpaint;
+    char seed[24], size[32], outpaint[64];
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
-    snprintf(size, sizeof size, "%dx%d", r->width, r->height);
+    snprintf(size, sizeof size, "%dx%d", r->width - r->cut_right, r->height - r->cut_bottom);
+    snprintf(outpaint, sizeof outpaint, "%u,%u,%u,%u", sides->left, sides->top, sides->right, sides->bottom);
     struct list l = { .count = 0 };
     add_number(&l, "Steps", (double)r->sigmas.steps);
     add(&l, "Sampler", r->sampler->name.name);
@@ -267,6 +361,10 @@ bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into,
     add(&l, "Size", size);
     if (r->init_image)
         add_number(&l, "Denoising strength", s->strength);
+    if (sides->left || sides->top || sides->right || sides->bottom)
+        add(&l, "Outpaint", outpaint);
+    else if (s->inpaint)
+        add(&l, "Mask", "given");
     add(&l, "Model", model);
     if (r->reference_count)
         add_number(&l, "References", r->reference_count);

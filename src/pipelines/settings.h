@@ -4,6 +4,7 @@
 #define KN_PIPELINES_SETTINGS_H
 
 #include "base/buf.h"
+#include "pipelines/inpaint.h"
 #include "pipelines/profile.h"
 #include "pipelines/registry.h"
 
@@ -28,6 +29,7 @@ typedef struct kn_wish {
     int reference_count;
     bool vae_tiling, allow_swap;                /* as in a recipe */
     kn_optional reference_resolution, strength; /* strength 0 … 1: how much of init_image may change */
+    kn_inpaint_wish inpaint;                    /* which part of init_image is drawn anew; nothing: all of it */
 } kn_wish;
 
 enum {
@@ -43,13 +45,16 @@ typedef struct kn_settings {
     kn_shift_choice shift;
     double strength; /* of recipe.init_image */
     const char *scheduler, *rng;
+    kn_sides outpaint;   /* on the sides of recipe.init_image */
+    kn_inpaint *inpaint; /* the recipe's pictures and masks; NULL: nothing is inpainted */
 } kn_settings;
 
 /* What is not given comes from the defaults (models.toml), then from the variant; the size first from the given
- * pictures, init_image or else the first reference. The wish' texts must outlive the
- * settings. */
+ * pictures, init_image or else the first reference. A mask works on the picture as large as it is, if need be with a
+ * margin that is cut off again. The wish' texts and pictures must outlive the settings. */
 bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
                       const kn_variant *v, kn_settings *ret, kn_error *err);
+void kn_settings_free(kn_settings *s); /* needed where something is inpainted; settings may be zeroed */
 
 /* The settings as the text that travels in a PNG; model is the profile's name. */
 bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err);

@@ -86,6 +86,21 @@ kn_image read_png(const char *path_below_data) {
     return picture;
 }
 
+void read_start(const char *folder, const json_t *request, kn_wish *wish, kn_image ret[2]) {
+    char path[256];
+    if (!json_object_get(request, "strength"))
+        return;
+    snprintf(path, sizeof path, "%s/input.png", folder);
+    ret[0] = read_png(path);
+    wish->init_image = &ret[0];
+    wish->strength = (kn_optional){ true, golden_number(request, "strength") };
+    if (!json_object_get(request, "mask"))
+        return;
+    snprintf(path, sizeof path, "%s/mask.png", folder);
+    ret[1] = read_png(path);
+    wish->inpaint.mask = &ret[1];
+}
+
 /* A picture without alpha is opaque. */
 static int value_at(const kn_image *picture, size_t pixel, unsigned channel) {
     return channel < picture->channels ? picture->pixels[pixel * picture->channels + channel] : 255;
@@ -118,5 +133,6 @@ kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks, kn_draw_r
     if (!kn_settings_make(wish, &c->defaults, c->architecture, c->variant, &settings, &err) ||
         !kn_pipeline_draw(m->pipeline, &settings.recipe, hooks, &picture, report ? report : &unseen, &err))
         fail_msg("%s", err.text);
+    kn_settings_free(&settings);
     return picture;
 }

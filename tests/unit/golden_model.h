@@ -25,6 +25,8 @@ void close_run(kn_run *r);          /* fails the test if the run has failed */
 kn_model *open_model(const kn_model_wish *wish);
 kn_image draw(kn_model *m, const kn_wish *wish, const kn_hooks *hooks, kn_draw_report *report);
 kn_image read_png(const char *path_below_data);
+/* What a recorded request with a strength starts from, and its mask if it has one; the wish points to them. */
+void read_start(const char *folder, const json_t *request, kn_wish *wish, kn_image ret[2]);
 /* want: from read_png, which gives RGBA. most: in steps of 8 bits; least_psnr: in dB. */
 void compare_pictures(const kn_image *got, const kn_image *want, int most, double least_psnr);
 

@@ -125,14 +125,9 @@ void draw_recorded(const char *folder, const kn_model_wish *model_wish) {
     kn_model *m = open_model(model_wish);
     kn_wish wish = wish_of_request(request, m->choice.architecture);
     struct comparison comparison = { .want = &want, .request = request };
-    kn_image start = { 0 };
-    if (json_object_get(request, "strength")) {
-        comparison.first_step = (int)golden_size(request, "start_index");
-        snprintf(path, sizeof path, "%s/input.png", folder);
-        start = read_png(path);
-        wish.init_image = &start;
-        wish.strength = (kn_optional){ true, golden_number(request, "strength") };
-    }
+    kn_image start[2] = { { 0 } };
+    read_start(folder, request, &wish, start);
+    comparison.first_step = wish.init_image ? (int)golden_size(request, "start_index") : 0;
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
     kn_image got = draw(m, &wish, &hooks, NULL);
     int steps = (int)golden_size(request, "steps") - comparison.first_step;
@@ -144,7 +139,8 @@ void draw_recorded(const char *folder, const kn_model_wish *model_wish) {
     compare_pictures(&got, &png, exact ? 1 : 255, 40);
     kn_image_free(&got);
     kn_image_free(&png);
-    kn_image_free(&start);
+    kn_image_free(&start[0]);
+    kn_image_free(&start[1]);
     free(comparison.latent);
     kn_model_close(m);
     golden_close(&want);

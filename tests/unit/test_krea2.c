@@ -223,7 +223,8 @@ static void pictures_equal_the_reference_pipeline(void **state) {
     static const char *const cases[][2] = { { "krea2/e2e-turbo", "turbo" },
                                             { "krea2/e2e-raw", "raw" },
                                             { "krea2/e2e-turbo-fp8", "turbo-fp8" },
-                                            { "krea2/e2e-image-to-image", "turbo" } };
+                                            { "krea2/e2e-image-to-image", "turbo" },
+                                            { "krea2/e2e-inpaint", "turbo" } };
     static const char *const precisions[] = { "exact", "fast" };
     for (size_t i = 0; i < KN_COUNT(cases); i++)
         for (size_t p = 0; p < KN_COUNT(precisions); p++)

@@ -27,6 +27,7 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         { "sigmas", "sigmas" },
         { "reference0.latents", "reference0.latents" },
         { "reference1.latents", "reference1.latents" },
+        { "encoded", "encoded" },
     };
     size_t n = 1;
     for (int i = 0; i < rank; i++)
@@ -105,6 +106,9 @@ static void run_case(const char *folder, const char *profile, const char *precis
     wish.references = references;
     if (wish.reference_count)
         wish.reference_resolution = (kn_optional){ true, golden_number(c, "reference_resolution") };
+    kn_image start[2] = { { 0 } };
+    snprintf(path, sizeof path, "qwen21-e2e/%s", folder);
+    read_start(path, c, &wish, start);
     double rest = tolerance_of(c, "rel_l2", 1e-4), embeddings = tolerance_of(c, "rel_l2_embeddings", rest);
     struct comparison comparison = { .want = &want, .embeddings = embeddings, .rest = rest };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
@@ -120,6 +124,8 @@ static void run_case(const char *folder, const char *profile, const char *precis
     kn_image_free(&png);
     for (int i = 0; i < wish.reference_count; i++)
         kn_image_free(&references[i]);
+    kn_image_free(&start[0]);
+    kn_image_free(&start[1]);
     kn_model_close(m);
     golden_close(&in);
     golden_close(&want);
@@ -135,6 +141,7 @@ static void pictures_equal_the_reference_pipeline(void **state) {
         run_case("turbo", "tiny-turbo", precisions[i]);
         run_case("edit", "tiny", precisions[i]);
         run_case("turbo-edit", "tiny-turbo", precisions[i]);
+        run_case("inpaint", "tiny", precisions[i]);
         run_case("t2i-gguf", "tiny-gguf", precisions[i]);
         run_case("t2i-int8", "tiny-int8", precisions[i]);
     }

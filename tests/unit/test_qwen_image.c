@@ -142,7 +142,7 @@ static void compare_dump(void *ctx, const char *name, int rank, const int64_t *d
         golden_compare(c->want, "positive.embeddings", values, n);
     } else if (strcmp(name, "negative_text_embeddings") == 0) {
         golden_compare(c->want, "negative.embeddings", values, n);
-    } else if (strncmp(name, "reference", 9) == 0) {
+    } else if (strncmp(name, "reference", 9) == 0 || strcmp(name, "encoded") == 0) {
         golden_compare(c->want, name, values, n);
     } else if (strcmp(name, "sigmas") == 0) {
         golden_compare(c->want, "sigmas", values, n);
@@ -182,6 +182,8 @@ static void run_case(const char *folder, const char *profile, const char *precis
         references[i] = read_png(path);
         wish.reference_resolution = (kn_optional){ true, golden_number(c, "reference_resolution") };
     }
+    kn_image start[2] = { { 0 } };
+    read_start(folder, c, &wish, start);
     struct comparison comparison = { .in = &in, .want = &want };
     const kn_hooks hooks = { .dump = exact ? compare_dump : NULL, .dump_ctx = &comparison };
     kn_image got = draw(m, &wish, &hooks, NULL);
@@ -193,6 +195,8 @@ static void run_case(const char *folder, const char *profile, const char *precis
     kn_image_free(&png);
     for (int i = 0; i < wish.reference_count; i++)
         kn_image_free(&references[i]);
+    kn_image_free(&start[0]);
+    kn_image_free(&start[1]);
     kn_model_close(m);
     golden_close(&in);
     golden_close(&want);
@@ -206,6 +210,7 @@ static void pictures_equal_the_reference_pipelines(void **state) {
         run_case("qwen2512/e2e/t2i-simple", "tiny", precisions[i]);
         run_case("qwen2512/e2e/t2i-dynamic", "tiny-rescaled", precisions[i]);
         run_case("qwen2512/e2e/edit", "tiny-edit", precisions[i]);
+        run_case("qwen2512/e2e/inpaint", "tiny-rescaled", precisions[i]);
     }
 }
 

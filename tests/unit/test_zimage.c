@@ -231,7 +231,8 @@ static void pictures_equal_the_reference_pipeline(void **state) {
     static const char *const cases[][2] = { { "z-image/e2e-turbo", "turbo" },
                                             { "z-image/e2e-base", "base" },
                                             { "z-image/e2e-all-in-one-fp8", "all-in-one" },
-                                            { "z-image/e2e-image-to-image", "turbo" } };
+                                            { "z-image/e2e-image-to-image", "turbo" },
+                                            { "z-image/e2e-inpaint", "turbo" } };
     static const char *const precisions[] = { "exact", "fast" };
     for (size_t i = 0; i < KN_COUNT(cases); i++)
         for (size_t p = 0; p < KN_COUNT(precisions); p++)

@@ -3,8 +3,11 @@
 import math
 import os
 
+import inpaint
+import numpy as np
 import torch
 import vae as vae_fixtures
+from PIL import Image
 from common import Dice, Taps, case, randomize, read_png, save, start_index, write_json, write_png
 from fp8 import linear_layers, quantized_state, save_raw, with_byte_tensors, with_header_metadata
 from text_encoder import KREA_TAPS, build_qwen3vl_text, encode, single_file
@@ -133,7 +136,8 @@ def condition(tok, text_model, prompt):
     return ids, torch.stack([states[k] for k in KREA_TAPS], dim=2)[:, drop:]
 
 
-def trace(tok, text_model, dit, vae, prompt, negative, width, height, steps, cfg, mu, seed, source=None, strength=1.0):
+def trace(tok, text_model, dit, vae, prompt, negative, width, height, steps, cfg, mu, seed, source=None, strength=1.0,
+          mask=None):
     """The whole pipeline in float32; returns tensors and a description."""
     io, info = {}, {}
     ids, text = condition(tok, text_model, prompt)
@@ -153,11 +157,17 @@ def trace(tok, text_model, dit, vae, prompt, negative, width, height, steps, cfg
         clean = vae_fixtures.qwen_normalize(vae_fixtures.qwen_encode_moments(vae, source)[:, :16])
         latent = (1.0 - ts[start]) * clean + ts[start] * latent
         io["encoded"], io["start_latent"] = clean[0], latent[0]
+    mask_latent = None if mask is None else inpaint.on_latent(mask, h, w)
     for i, (t, t_next) in list(enumerate(zip(ts[:-1], ts[1:])))[start:]:
+        if mask is not None:
+            latent = inpaint.known(latent, mask_latent, clean, io["noise"], t)
         v = velocity(dit, latent, text, t)
         if cfg > 0:
             v = v + cfg * (v - velocity(dit, latent, neg_text, t))
-        io[f"step{i}.velocity"] = v[0]
+        if mask is not None:
+            v = (latent - inpaint.known(latent - t * v, mask_latent, clean, io["noise"], 0)) / t
+        else:
+            io[f"step{i}.velocity"] = v[0]
         latent = latent + (t_next - t) * v
         io[f"step{i}.latent"] = latent[0]
     image = vae_fixtures.qwen_decode(vae, latent)
@@ -304,6 +314,8 @@ def main(seed, out):
              {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
         if name == "e2e-turbo":
             image_to_image(os.path.join(root, "e2e-image-to-image"), dice, files, config, tok, text_model, dit, vae)
+            inpainting(os.path.join(root, "e2e-inpaint"), Dice(seed, "krea2-inpaint"), files, config, tok, text_model, dit,
+                       vae)  # fmt: skip
 
 
 def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
@@ -318,6 +330,27 @@ def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
     case(folder, "krea2-image-to-image", files, config,
          [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
          {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
+
+
+def inpainting(folder, dice, files, config, tok, text_model, dit, vae):
+    width, height = dice.pick([(64, 48), (48, 64), (80, 48)])
+    write_png(os.path.join(folder, "input.png"), vae_fixtures.smooth_image(dice, height, width)[0])
+    image = read_png(os.path.join(folder, "input.png"))
+    mask = inpaint.strokes(width, height, np.random.default_rng(dice.choices.randrange(2**31)))
+    mask.save(os.path.join(folder, "mask.png"))
+    steps, strength = dice.pick([(6, 0.5), (5, 0.8), (4, 1.0)])
+    io, info = trace(tok, text_model, dit, vae, make_prompt(dice), "", width, height, steps, 0.0, 1.15,
+                     dice.choices.randrange(2**31), image, strength, mask)  # fmt: skip
+    save(os.path.join(folder, "io.safetensors"), io)
+    png = os.path.join(folder, "image.png")
+    write_png(png, io["image"])
+    inpaint.laid_over(Image.open(os.path.join(folder, "input.png")), Image.open(png), mask).save(png)
+    case(folder, "krea2-inpaint", files, config,
+         [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
+         {"request": info | {"mask": "mask.png"}, "png": "image.png",
+          "png_tolerance": "at most 1 per 8-bit channel value",
+          "note": "image.png is laid over input.png; the other tensors are as the model left them"})  # fmt: skip
+
 
 
 def load_original(dit, state):

@@ -5,6 +5,8 @@ import json
 import os
 
 import gguf
+import inpaint
+import numpy as np
 import torch
 import qwen21_vae
 import qwen_vl
@@ -58,6 +60,8 @@ def generate(
     resolution,
     seed,
     weights,
+    start=None,
+    white=None,
     **extra,
 ):
     tok, text, dit, vae = parts
@@ -92,9 +96,16 @@ def generate(
 
     pipe._encode_vae_image = record_vae
 
+    clean = encode(pipe.image_processor.preprocess(start).unsqueeze(2), None)[0, :, 0] if start else None
+
     def step(p, i, t, k):
-        log.append(k["latents"][0].T.reshape(64, height // 16, width // 16).clone())
-        return {}
+        latent = k["latents"][0].T.reshape(64, height // 16, width // 16).clone()
+        if start:
+            latent = inpaint.known(
+                latent, inpaint.on_latent(white, *latent.shape[1:])[0], clean, noise[0], p.scheduler.sigmas[i + 1]
+            )
+        log.append(latent)
+        return dict(latents=latent.flatten(1).T[None].contiguous())
 
     image = pipe(
         prompt=prompt,
@@ -119,6 +130,11 @@ def generate(
     expected["sigmas"] = pipe.scheduler.sigmas
     expected["timesteps"] = pipe.scheduler.timesteps
     os.makedirs(folder, exist_ok=True)
+    if start:
+        expected["encoded"] = clean
+        start.save(f"{folder}/input.png")
+        white.save(f"{folder}/mask.png")
+        image = inpaint.laid_over(start, image, white)
     image.save(f"{folder}/image.png")
     for i, r in enumerate(references):
         r.save(f"{folder}/reference{i}.png")
@@ -330,6 +346,27 @@ def main(seed, out, variant):
         seed + 10,
         files,
         note="references are resized with Lanczos to about 64*64 pixels at multiples of 32 (the product uses 1024)",
+    )
+    generate(
+        f"{root}/inpaint",
+        parts,
+        BASE,
+        None,
+        prompt,
+        "blurry, low quality",
+        4.0,
+        [],
+        64,
+        64,
+        4 + v,
+        64,
+        seed + 12,
+        files,
+        start=picture(64, 64, seed + 13, "RGBA"),
+        white=inpaint.blocks(64, 64, 16, np.random.default_rng(seed + 14)),
+        strength=1.0,
+        mask="mask.png",
+        note="the known picture is put back after each step; on squares of 16 pixels every way to scale a mask is one",
     )
     generate(f"{root}/turbo-edit", parts, TURBO, TURBO_SIGMAS, edit, None, 1.0, refs, 32, 64, 8, 64, seed + 11, files)
 

@@ -7,15 +7,18 @@ import re
 
 import numpy as np
 import torch
+import inpaint
 import qwen_vl
 from diffusers import (
     QwenImageTransformer2DModel,
     QwenImageEditPlusPipeline,
+    QwenImageInpaintPipeline,
     QwenImagePipeline,
     AutoencoderKLQwenImage,
     FlowMatchEulerDiscreteScheduler,
 )
 from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as edit_plus
+from diffusers.pipelines.qwenimage import pipeline_qwenimage_inpaint as with_mask
 from qwen_common import case, picture, randomise, taps, tensors, tiny_tokenizer
 
 TEMPLATE = (
@@ -317,6 +320,69 @@ def edit(folder, parts, gen_seed, prompt, negative, cfg, sizes, resolution, widt
     )
 
 
+def inpainted(folder, parts, seed, prompt, negative, cfg, width, height, steps, strength):
+    """The pipeline for inpainting. It counts all steps, of which strength leaves the last; Kuno those that are left."""
+    tok, text, dit, vae, root = parts
+    os.makedirs(folder, exist_ok=True)
+    start = picture(width, height, seed, "RGB")
+    mask = inpaint.blocks(width, height, 8, np.random.default_rng(seed))
+    start.save(f"{folder}/input.png")
+    mask.save(f"{folder}/mask.png")
+    unpack = lambda x: QwenImagePipeline._unpack_latents(x, height, width, 8)[0, :, 0]
+    pipe = QwenImageInpaintPipeline(FlowMatchEulerDiscreteScheduler(**DYNAMIC), vae, text, tok, dit)
+    pipe.prompt_template_encode_start_idx = drop = len(tok.encode(TEMPLATE.split("{}")[0]))
+    pipe.set_progress_bar_config(disable=True)
+    with_mask.retrieve_latents = lambda out, generator=None, sample_mode=None: out.latent_dist.mode()
+    expected, log = {}, []
+    for name, p in (("positive", prompt), ("negative", negative)):
+        expected[name + ".input_ids"] = torch.tensor(tok.encode(TEMPLATE.format(p)), dtype=torch.int32)
+        expected[name + ".embeddings"] = pipe.encode_prompt(p, device="cpu")[0][0]
+    expected["encoded"] = pipe._encode_vae_image(pipe.image_processor.preprocess(start)[:, :, None], None)[0, :, 0]
+
+    def step(p, i, t, k):
+        log.append(unpack(k["latents"]))
+        return {}
+
+    image = pipe(
+        prompt=prompt,
+        image=start,
+        mask_image=mask,
+        negative_prompt=negative,
+        true_cfg_scale=cfg,
+        width=width,
+        height=height,
+        num_inference_steps=steps,
+        strength=strength,
+        generator=torch.Generator().manual_seed(seed),
+        callback_on_step_end=step,
+    ).images[0]
+    expected["sigmas"] = pipe.scheduler.sigmas[-len(log) - 1 :]
+    expected.update({f"step{i}.latents": l for i, l in enumerate(log)})
+    inpaint.laid_over(start, image, mask).save(f"{folder}/image.png")
+    noise = torch.randn(1, 16, height // 8, width // 8, generator=torch.Generator().manual_seed(seed))
+    tensors(f"{folder}/inputs.safetensors", {"noise": noise[0]})
+    tensors(f"{folder}/expected.safetensors", expected)
+    case(
+        folder,
+        component="qwen2512-e2e",
+        prompt=prompt,
+        negative_prompt=negative,
+        cfg=cfg,
+        cfg_rescale=True,
+        schedule="dynamic",
+        width=width,
+        height=height,
+        steps=len(log),
+        strength=strength,
+        mask="mask.png",
+        seed=seed,
+        drop_tokens=drop,
+        mode=image.mode,
+        note="QwenImageInpaintPipeline with the VAE's mean; its mask is that of squares of 8 pixels, so that scaling to"
+        " the nearest and between neighbours agree. image.png has the untouched pixels of input.png outside.",
+    )
+
+
 def main(seed, out, variant):
     out, v = f"{out}/qwen2512", variant
     gen = torch.Generator().manual_seed(seed + 1000)
@@ -353,6 +419,7 @@ def main(seed, out, variant):
     end_to_end(f"{root}/t2i-dynamic", parts, seed + 5, prompt, negative, 4.0, 48, 64, 4, "pipeline")
     sizes = ((90, 60), (50, 120)) if not v else ((64, 64),)
     edit(f"{root}/edit", parts, seed + 6, "replace the hat with a green one", negative, 4.0, sizes, 96, 64, 48, 3 + v)
+    inpainted(f"{root}/inpaint", parts, seed + 7, prompt, negative, 4.0, 64, 48, 8 + 2 * v, 0.5)
     table = {
         f"simple_{s}_{n}": simple_sigmas(s, n)
         for s, n in (((3.1, 100), (3.1, 20), (1.0, 7), (3.0, 30)) if not v else ((3.1, 37), (2.2, 11), (5.0, 64)))

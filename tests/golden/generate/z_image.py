@@ -2,8 +2,11 @@
 
 import os
 
+import inpaint
+import numpy as np
 import torch
 import vae as vae_fixtures
+from PIL import Image
 from common import Dice, Taps, case, randomize, read_png, save, start_index, write_json, write_png
 from fp8 import linear_layers, quantized_state, save_raw, with_old_names
 from text_encoder import build_qwen3, encode, single_file
@@ -90,7 +93,8 @@ def condition(tok, text_model, prompt, limit=512):
 
 
 def trace(
-    tok, text_model, dit, vae, prompt, negative, width, height, steps, cfg, shift, seed, source=None, strength=1.0
+    tok, text_model, dit, vae, prompt, negative, width, height, steps, cfg, shift, seed, source=None, strength=1.0,
+    mask=None
 ):
     io = {}
     ids, text = condition(tok, text_model, prompt)
@@ -109,12 +113,19 @@ def trace(
         clean = (moments[:, :16] - vae_fixtures.FLUX_SHIFT) * vae_fixtures.FLUX_SCALE
         latent = (1.0 - schedule[start]) * clean + schedule[start] * latent
         io["encoded"], io["start_latent"] = clean[0], latent[0]
+    mask_latent = None if mask is None else inpaint.on_latent(mask, h, w)
     for i, (s, s_next) in list(enumerate(zip(schedule[:-1], schedule[1:])))[start:]:
+        if mask is not None:
+            latent = inpaint.known(latent, mask_latent, clean, io["noise"], s)
         v = velocity(dit, latent, text, s)
         if cfg > 0:
             v = v + cfg * (v - velocity(dit, latent, neg_text, s))
+        if mask is not None:
+            v = (latent - inpaint.known(latent - s * v, mask_latent, clean, io["noise"], 0)) / s
+        else:
+            io[f"step{i}.velocity"] = v[0]
         latent = latent + (s_next - s) * v
-        io[f"step{i}.velocity"], io[f"step{i}.latent"] = v[0], latent[0]
+        io[f"step{i}.latent"] = latent[0]
     io["image"] = vae_fixtures.flux_decode(vae, latent)
     info = {
         "prompt": prompt, "negative_prompt": negative if cfg > 0 else None, "width": width, "height": height,
@@ -268,6 +279,8 @@ def main(seed, out):
              {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
         if name == "e2e-turbo":
             image_to_image(os.path.join(root, "e2e-image-to-image"), dice, files, config, tok, text_model, dit, vae)
+            inpainting(os.path.join(root, "e2e-inpaint"), Dice(seed, "z-image-inpaint"), files, config, tok, text_model, dit,
+                       vae)  # fmt: skip
 
 
 def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
@@ -282,3 +295,23 @@ def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
     case(folder, "z-image-image-to-image", files, config,
          [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
          {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
+
+
+def inpainting(folder, dice, files, config, tok, text_model, dit, vae):
+    width, height = dice.pick([(64, 48), (48, 64), (80, 48)])
+    write_png(os.path.join(folder, "input.png"), vae_fixtures.smooth_image(dice, height, width)[0])
+    image = read_png(os.path.join(folder, "input.png"))
+    mask = inpaint.strokes(width, height, np.random.default_rng(dice.choices.randrange(2**31)))
+    mask.save(os.path.join(folder, "mask.png"))
+    steps, strength = dice.pick([(6, 0.5), (5, 0.8), (4, 1.0)])
+    io, info = trace(tok, text_model, dit, vae, make_prompt(dice), "", width, height, steps, 0.0, 3.0,
+                     dice.choices.randrange(2**31), image, strength, mask)  # fmt: skip
+    save(os.path.join(folder, "io.safetensors"), io)
+    png = os.path.join(folder, "image.png")
+    write_png(png, io["image"])
+    inpaint.laid_over(Image.open(os.path.join(folder, "input.png")), Image.open(png), mask).save(png)
+    case(folder, "z-image-inpaint", files, config,
+         [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
+         {"request": info | {"mask": "mask.png"}, "png": "image.png",
+          "png_tolerance": "at most 1 per 8-bit channel value",
+          "note": "image.png is laid over input.png; the other tensors are as the model left them"})  # fmt: skip
