@@ -27,8 +27,10 @@ static bool check_sides(const kn_inpaint_wish *wish, kn_error *err) {
 bool kn_inpaint_check(const kn_inpaint_wish *wish, const kn_image *picture, kn_error *err) {
     const kn_image *mask = wish->mask;
     bool extends = kn_inpaint_extends(wish);
+    if (!mask && (wish->invert || wish->grow.given))
+        return kn_fail(err, KN_E_USAGE, "there is no mask to %s", wish->invert ? "invert" : "grow");
     if (!mask && !extends)
-        return true;
+        return !wish->fade.given || kn_fail(err, KN_E_USAGE, "there is no mask to fade");
     if (!picture)
         return kn_fail(err, KN_E_USAGE, "%s needs a picture to start from", mask ? "a mask" : "outpainting");
     if (extends && !check_sides(wish, err))

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -234,6 +235,59 @@ static void pictures_are_edited_and_started_from(void **state) {
     kuno_model_close(model);
 }
 
+/* Of the given picture, opaque, only a part is drawn. */
+static void a_part_of_a_picture_is_drawn_and_the_rest_stays(void **state) {
+    (void)state;
+    enum { SIDE = 40, HALF = SIDE / 2 };
+    kuno_model *model = open_golden(0);
+    unsigned char pixels[SIDE * SIDE * 3], white[SIDE * SIDE * 3] = { 0 };
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (unsigned char)(i * 7);
+        white[i] = i / 3 % SIDE < HALF ? 255 : 0;
+    }
+    const kuno_image picture = { .width = SIDE, .height = SIDE, .channels = 3, .pixels = pixels };
+    const kuno_image mask = { .width = SIDE, .height = SIDE, .channels = 3, .pixels = white };
+    kuno_request q = small_request(5);
+    q.width = q.height = 0;
+    q.init_image = &picture;
+    q.mask = &mask;
+    q.no_region = 1;
+    q.opaque = 1;
+    for (q.mask_invert = 0; q.mask_invert < 2; q.mask_invert++) {
+        kuno_image drawn = { 0 };
+        int changed = 0;
+        assert_int_equal(kuno_generate(model, &q, &drawn, NULL), KUNO_OK);
+        assert_int_equal(drawn.width, SIDE);
+        assert_int_equal(drawn.height, SIDE);
+        for (size_t i = 0; i < SIDE * SIDE; i++) {
+            bool stays = (i % SIDE >= HALF) != (q.mask_invert != 0);
+            bool same = memcmp(drawn.pixels + 4 * i, pixels + 3 * i, 3) == 0;
+            assert_true(same || !stays);
+            assert_int_equal(drawn.pixels[4 * i + 3], 255);
+            changed += !same;
+        }
+        assert_true(changed > SIDE * HALF * 9 / 10);
+        kuno_image_free(&drawn);
+    }
+    assert_null(stage_of(model, "see").name);
+
+    q = small_request(5);
+    q.width = q.height = 0;
+    q.init_image = &picture;
+    q.outpaint = (kuno_sides){ .left = 3, .bottom = 8 };
+    q.mask_fade = 0;
+    kuno_image drawn = { 0 };
+    assert_int_equal(kuno_generate(model, &q, &drawn, NULL), KUNO_OK);
+    assert_int_equal(drawn.width, 48);
+    assert_int_equal(drawn.height, 48);
+    for (size_t y = 0; y < SIDE; y++)
+        for (size_t x = 0; x < SIDE; x++)
+            assert_memory_equal(drawn.pixels + 4 * (y * 48 + x + 3), pixels + 3 * (y * SIDE + x), 3);
+    assert_int_equal(stage_of(model, "see").runs, 1); /* it was shown the region */
+    kuno_image_free(&drawn);
+    kuno_model_close(model);
+}
+
 static void a_picture_without_alpha_is_opaque(void **state) {
     (void)state;
     kuno_model *model = open_golden(0);
@@ -341,8 +395,8 @@ static void requests_that_cannot_be_met_say_why(void **state) {
         kuno_request q;
         size_t count;
         const char *text;
-    } rows[10];
-    for (size_t i = 0; i < 10; i++) {
+    } rows[13];
+    for (size_t i = 0; i < 13; i++) {
         rows[i].q = small_request(5);
         rows[i].count = 1;
     }
@@ -370,7 +424,13 @@ static void requests_that_cannot_be_met_say_why(void **state) {
     rows[9].q.init_noise = (const float[]){ 0 };
     rows[9].q.init_noise_count = 1;
     rows[9].text = "the given noise has 1 values, this size needs 256";
-    for (size_t i = 0; i < 10; i++) {
+    rows[10].q.mask = &nothing;
+    rows[10].text = "mask: not a picture of 0 channels and 0x0 pixels";
+    rows[11].q.outpaint.top = -1;
+    rows[11].text = "outpainting by 0,-1,0,0 pixels; a side cannot become shorter";
+    rows[12].q.mask_grow = 2;
+    rows[12].text = "there is no mask to grow";
+    for (size_t i = 0; i < 13; i++) {
         kuno_image image = { 0 };
         kuno_error error = { 0 };
         assert_int_equal(kuno_generate_batch(model, &rows[i].q, rows[i].count, &image, &error), KUNO_INVALID);
@@ -429,6 +489,7 @@ int main(void) {
         cmocka_unit_test(a_picture_is_written_with_its_settings),
         cmocka_unit_test(a_batch_encodes_once_and_draws_what_single_calls_draw),
         cmocka_unit_test(pictures_are_edited_and_started_from),
+        cmocka_unit_test(a_part_of_a_picture_is_drawn_and_the_rest_stays),
         cmocka_unit_test(a_picture_without_alpha_is_opaque),
         cmocka_unit_test(noise_levels_and_samplers_are_as_the_request_says),
         cmocka_unit_test(a_dump_is_written_where_the_request_says),
