@@ -142,6 +142,7 @@ void kn_conditions_trim(kn_conditions *c) {
             free_condition(c->at[i]);
         }
     }
-    memmove(c->at, c->at + kept, (c->count - kept) * sizeof *c->at);
+    if (kept > 0)
+        memmove(c->at, c->at + kept, (c->count - kept) * sizeof *c->at);
     c->count -= kept;
 }

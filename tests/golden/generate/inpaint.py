@@ -1,8 +1,13 @@
 """What inpainting adds to whole runs: masks, their size on the latent's grid, and what of the result is shown."""
 
+import os
+
 import numpy as np
 import torch
+import vae as vae_fixtures
 from PIL import Image
+from common import case, read_png, save, write_png
+from tokenizer import make_prompt
 
 FADE = 4  # pixels over which what is drawn passes into what stays
 
@@ -54,3 +59,23 @@ def laid_over(original, drawn, mask):
 def known(x, mask, clean, noise, sigma):
     """The known picture at its noise level where the mask is 0."""
     return mask * x + (1 - mask) * ((1 - sigma) * clean + sigma * noise)
+
+
+def whole_run(folder, dice, component, files, config, trace):
+    """trace(prompt, width, height, steps, seed, image, strength, mask) -> tensors and a description."""
+    width, height = dice.pick([(64, 48), (48, 64), (80, 48)])
+    source, png = (os.path.join(folder, name) for name in ("input.png", "image.png"))
+    write_png(source, vae_fixtures.smooth_image(dice, height, width)[0])
+    mask = strokes(width, height, np.random.default_rng(dice.choices.randrange(2**31)))
+    mask.save(os.path.join(folder, "mask.png"))
+    steps, strength = dice.pick([(6, 0.5), (5, 0.8), (4, 1.0)])
+    prompt, seed = make_prompt(dice), dice.choices.randrange(2**31)
+    io, info = trace(prompt, width, height, steps, seed, read_png(source), strength, mask)
+    save(os.path.join(folder, "io.safetensors"), io)
+    write_png(png, io["image"])
+    laid_over(Image.open(source), Image.open(png), mask).save(png)
+    case(folder, component, files, config,
+         [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
+         {"request": info | {"mask": "mask.png"}, "png": "image.png",
+          "png_tolerance": "at most 1 per 8-bit channel value",
+          "note": "image.png is laid over input.png; the other tensors are as the model left them"})  # fmt: skip

@@ -3,10 +3,8 @@
 import os
 
 import inpaint
-import numpy as np
 import torch
 import vae as vae_fixtures
-from PIL import Image
 from common import Dice, Taps, case, randomize, read_png, save, start_index, write_json, write_png
 from fp8 import linear_layers, quantized_state, save_raw, with_old_names
 from text_encoder import build_qwen3, encode, single_file
@@ -279,8 +277,11 @@ def main(seed, out):
              {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
         if name == "e2e-turbo":
             image_to_image(os.path.join(root, "e2e-image-to-image"), dice, files, config, tok, text_model, dit, vae)
-            inpainting(os.path.join(root, "e2e-inpaint"), Dice(seed, "z-image-inpaint"), files, config, tok, text_model, dit,
-                       vae)  # fmt: skip
+            inpaint.whole_run(
+                os.path.join(root, "e2e-inpaint"), Dice(seed, "z-image-inpaint"), "z-image-inpaint", files, config,
+                lambda prompt, width, height, steps, *more:
+                    trace(tok, text_model, dit, vae, prompt, "", width, height, steps, 0.0, 3.0, *more),
+            )  # fmt: skip
 
 
 def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
@@ -295,23 +296,3 @@ def image_to_image(folder, dice, files, config, tok, text_model, dit, vae):
     case(folder, "z-image-image-to-image", files, config,
          [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
          {"request": info, "png": "image.png", "png_tolerance": "at most 1 per 8-bit channel value"})  # fmt: skip
-
-
-def inpainting(folder, dice, files, config, tok, text_model, dit, vae):
-    width, height = dice.pick([(64, 48), (48, 64), (80, 48)])
-    write_png(os.path.join(folder, "input.png"), vae_fixtures.smooth_image(dice, height, width)[0])
-    image = read_png(os.path.join(folder, "input.png"))
-    mask = inpaint.strokes(width, height, np.random.default_rng(dice.choices.randrange(2**31)))
-    mask.save(os.path.join(folder, "mask.png"))
-    steps, strength = dice.pick([(6, 0.5), (5, 0.8), (4, 1.0)])
-    io, info = trace(tok, text_model, dit, vae, make_prompt(dice), "", width, height, steps, 0.0, 3.0,
-                     dice.choices.randrange(2**31), image, strength, mask)  # fmt: skip
-    save(os.path.join(folder, "io.safetensors"), io)
-    png = os.path.join(folder, "image.png")
-    write_png(png, io["image"])
-    inpaint.laid_over(Image.open(os.path.join(folder, "input.png")), Image.open(png), mask).save(png)
-    case(folder, "z-image-inpaint", files, config,
-         [{"output": "ids, conditioning, noise, encoded, start_latent, step*, image"}],
-         {"request": info | {"mask": "mask.png"}, "png": "image.png",
-          "png_tolerance": "at most 1 per 8-bit channel value",
-          "note": "image.png is laid over input.png; the other tensors are as the model left them"})  # fmt: skip
