@@ -196,14 +196,36 @@ bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_i
     return kn_image_resize_by(from, width, height, KN_LANCZOS, ret, err);
 }
 
-/* To the nearest multiple of 32, ties to the even one, as Python rounds. */
-static uint32_t on_grid(double side) {
-    return (uint32_t)fmax(rint(side / 32), 1) * 32;
+/* To the nearest multiple, ties to the even one, as Python rounds. */
+static uint32_t on_grid(double side, unsigned step) {
+    return (uint32_t)fmax(rint(side / step), 1) * step;
 }
 
 void kn_reference_size(uint32_t width, uint32_t height, unsigned resolution, uint32_t *ret_width,
                        uint32_t *ret_height) {
+    enum { STEP = 32 };
     double area = (double)resolution * resolution, aspect = (double)width / height;
-    *ret_width = on_grid(resolution ? sqrt(area * aspect) : width);
-    *ret_height = on_grid(resolution ? sqrt(area * aspect) / aspect : height);
+    *ret_width = on_grid(resolution ? sqrt(area * aspect) : width, STEP);
+    *ret_height = on_grid(resolution ? sqrt(area * aspect) / aspect : height, STEP);
+}
+
+void kn_vision_size(uint32_t width, uint32_t height, unsigned factor, double least, double most, uint32_t *ret_width,
+                    uint32_t *ret_height) {
+    double w = rint((double)width / factor) * factor, h = rint((double)height / factor) * factor;
+    double by = sqrt((double)width * height / (w * h > most ? most : least));
+    if (w * h > most) {
+        w = floor(width / by / factor) * factor;
+        h = floor(height / by / factor) * factor;
+    } else if (w * h < least) {
+        w = ceil(width / by / factor) * factor;
+        h = ceil(height / by / factor) * factor;
+    }
+    *ret_width = (uint32_t)fmax(w, factor);
+    *ret_height = (uint32_t)fmax(h, factor);
+}
+
+void kn_aspect_size(unsigned a, unsigned b, double pixels, unsigned step, uint32_t *ret_width, uint32_t *ret_height) {
+    double unit = sqrt(pixels / ((double)a * b));
+    *ret_width = on_grid(a * unit, step);
+    *ret_height = on_grid(b * unit, step);
 }

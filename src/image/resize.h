@@ -17,4 +17,12 @@ bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_i
  * of 32; resolution 0: its own size, rounded to these. */
 void kn_reference_size(uint32_t width, uint32_t height, unsigned resolution, uint32_t *ret_width, uint32_t *ret_height);
 
+/* The size at which a vision encoder of Qwen sees a picture: both sides multiples of `factor`, least to most pixels. */
+void kn_vision_size(uint32_t width, uint32_t height, unsigned factor, double least, double most, uint32_t *ret_width,
+                    uint32_t *ret_height);
+
+/* A picture of the aspect a:b with about so many pixels (2^20 are ComfyUI's megapixel), both sides multiples of step.
+ */
+void kn_aspect_size(unsigned a, unsigned b, double pixels, unsigned step, uint32_t *ret_width, uint32_t *ret_height);
+
 #endif

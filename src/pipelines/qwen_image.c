@@ -3,7 +3,6 @@
  * small, and follow the drawn one as latents. */
 #include "pipelines/qwen_image.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -121,18 +120,27 @@ static kn_widths widths(const kn_pipeline *p) {
 
 /* ---- pictures to edit ---- */
 
-/* Tokens of a side: the picture is rounded to whole ones. */
-static int tokens_of(uint32_t side) {
-    return (int)KN_MAX(rint((double)side / TOKEN_SIDE), 1);
+/* A picture as it is seen: of whole tokens, within the limits of the published processor. */
+static void size_of_seen(const kn_image *picture, uint32_t *width, uint32_t *height) {
+    kn_vision_size(picture->width, picture->height, TOKEN_SIDE, 4 * TOKEN_SIDE * TOKEN_SIDE,
+                   16384 * TOKEN_SIDE * TOKEN_SIDE, width, height);
+}
+
+static void tokens_of(const kn_image *picture, int *rows, int *columns) {
+    uint32_t width = 0, height = 0;
+    size_of_seen(picture, &width, &height);
+    *rows = (int)height / TOKEN_SIDE;
+    *columns = (int)width / TOKEN_SIDE;
 }
 
 static bool see(kn_job *j, int i, kn_error *err) {
     const kn_image *picture = &j->seen[i]->picture;
     struct state *s = j->state;
     kn_image rgb = { 0 }, whole = { 0 };
-    bool ok = kn_image_over_white(picture, &rgb, err) &&
-              kn_image_resize_by(&rgb, (uint32_t)tokens_of(rgb.width) * TOKEN_SIDE,
-                                 (uint32_t)tokens_of(rgb.height) * TOKEN_SIDE, KN_BICUBIC, &whole, err);
+    uint32_t width = 0, height = 0;
+    size_of_seen(picture, &width, &height);
+    bool ok =
+        kn_image_over_white(picture, &rgb, err) && kn_image_resize_by(&rgb, width, height, KN_BICUBIC, &whole, err);
     if (ok) {
         s->seen[i] = kn_qwen25_vision_forward(&j->run, j->pipeline->vision.network, whole.pixels, (int)whole.height,
                                               (int)whole.width);
@@ -176,8 +184,9 @@ static bool count_system_tokens(const kn_job *j, int64_t *ret, kn_error *err) {
 }
 
 static int64_t picture_tokens(const kn_job *j, int i) {
-    const kn_image *picture = &j->seen[i]->picture;
-    return (int64_t)tokens_of(picture->width) * tokens_of(picture->height);
+    int rows = 0, columns = 0;
+    tokens_of(&j->seen[i]->picture, &rows, &columns);
+    return (int64_t)rows * columns;
 }
 
 /* What stands before the prompt: the system turn, and the pictures, each as many tokens as have been seen of it. */
@@ -218,8 +227,8 @@ static kn_tensor encode(kn_job *j, const kn_condition *prompt) {
     for (int i = 0; i < j->recipe->reference_count; i++) {
         while (at < n && t->id[at] != pad)
             at++;
-        places[i] =
-            (kn_rope_picture){ at, tokens_of(j->seen[i]->picture.height), tokens_of(j->seen[i]->picture.width) };
+        places[i].at = at;
+        tokens_of(&j->seen[i]->picture, &places[i].rows, &places[i].columns);
         at += picture_tokens(j, i);
     }
     kn_tensor x = kn_qwen25_text_forward(&j->run, j->pipeline->text.network, t->id, n, places, s->seen,

@@ -263,6 +263,12 @@ static void the_same_size_changes_nothing_and_hidden_colours_do_not_bleed(void *
     kn_image_free(&half);
 }
 
+static void expect_size(const json_t *row, uint32_t width, uint32_t height) {
+    const json_t *expected = json_object_get(row, "expected");
+    assert_int_equal(width, json_integer_value(json_array_get(expected, 0)));
+    assert_int_equal(height, json_integer_value(json_array_get(expected, 1)));
+}
+
 static void references_get_the_sizes_of_the_reference_pipeline(void **state) {
     (void)state;
     json_t *cases = golden_json("image/reference-sizes.json"), *row = NULL;
@@ -272,9 +278,38 @@ static void references_get_the_sizes_of_the_reference_pipeline(void **state) {
         uint32_t width = 0, height = 0;
         kn_reference_size((uint32_t)golden_size(row, "width"), (uint32_t)golden_size(row, "height"),
                           (unsigned)golden_size(row, "resolution"), &width, &height);
-        json_t *expected = json_object_get(row, "expected");
-        assert_int_equal(width, json_integer_value(json_array_get(expected, 0)));
-        assert_int_equal(height, json_integer_value(json_array_get(expected, 1)));
+        expect_size(row, width, height);
+    }
+    json_decref(cases);
+}
+
+static void pictures_are_seen_at_the_sizes_of_the_reference_processors(void **state) {
+    (void)state;
+    json_t *cases = golden_json("image/vision-sizes.json"), *row = NULL;
+    assert_int_equal(json_array_size(cases), 22);
+    size_t i = 0;
+    json_array_foreach(cases, i, row) {
+        uint32_t width = 0, height = 0;
+        kn_vision_size((uint32_t)golden_size(row, "width"), (uint32_t)golden_size(row, "height"),
+                       (unsigned)golden_size(row, "factor"), golden_number(row, "min"), golden_number(row, "max"),
+                       &width, &height);
+        expect_size(row, width, height);
+    }
+    json_decref(cases);
+}
+
+static void an_aspect_has_the_sizes_of_comfyui(void **state) {
+    (void)state;
+    json_t *cases = golden_json("image/aspect-sizes.json"), *row = NULL;
+    assert_int_equal(json_array_size(cases), 32);
+    size_t i = 0;
+    json_array_foreach(cases, i, row) {
+        uint32_t width = 0, height = 0;
+        unsigned a = 0, b = 0;
+        assert_int_equal(sscanf(golden_text(row, "ratio"), "%u:%u", &a, &b), 2);
+        kn_aspect_size(a, b, golden_number(row, "megapixels") * (1 << 20), (unsigned)golden_size(row, "multiple"),
+                       &width, &height);
+        expect_size(row, width, height);
     }
     json_decref(cases);
 }
@@ -291,6 +326,8 @@ int main(void) {
         cmocka_unit_test(resizing_equals_the_reference_to_the_byte),
         cmocka_unit_test(the_same_size_changes_nothing_and_hidden_colours_do_not_bleed),
         cmocka_unit_test(references_get_the_sizes_of_the_reference_pipeline),
+        cmocka_unit_test(pictures_are_seen_at_the_sizes_of_the_reference_processors),
+        cmocka_unit_test(an_aspect_has_the_sizes_of_comfyui),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

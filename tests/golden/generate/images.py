@@ -8,6 +8,22 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 from qwen_common import case, picture, tensors
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
+
+PAIRS = [
+    (4000, 3000),
+    (3000, 4000),
+    (1024, 1024),
+    (1, 1000),
+    (640, 480),
+    (1248, 832),
+    (1920, 1080),
+    (1080, 1920),
+    (777, 333),
+    (48, 48),
+    (16, 2000),
+    (5000, 900),
+]
 
 
 def rows(path, table):
@@ -49,24 +65,34 @@ def sizes(path):
             32, round(math.sqrt(resolution * resolution / r) / 32) * 32
         )
 
-    pairs = [
-        (4000, 3000),
-        (3000, 4000),
-        (1024, 1024),
-        (1, 1000),
-        (640, 480),
-        (1248, 832),
-        (1920, 1080),
-        (1080, 1920),
-        (777, 333),
-        (48, 48),
-        (16, 2000),
-        (5000, 900),
-    ]
     rows(
         path,
-        [dict(width=w, height=h, resolution=r, expected=reference(w, h, r)) for w, h in pairs for r in (1024, 0, 768)],
+        [dict(width=w, height=h, resolution=r, expected=reference(w, h, r)) for w, h in PAIRS for r in (1024, 0, 768)],
     )
+
+
+def vision_sizes(path):
+    """As the processors of Qwen3-VL and Qwen2.5-VL resize."""
+    table = []
+    for w, h in PAIRS:
+        for factor, least, most in ((32, 65536, 16777216), (28, 3136, 12845056)):
+            if max(w, h) / min(w, h) > 200:
+                continue
+            height, width = smart_resize(h, w, factor, least, most)
+            table.append(dict(width=w, height=h, factor=factor, min=least, max=most, expected=(width, height)))
+    rows(path, table)
+
+
+def aspect_sizes(path):
+    """ComfyUI's ResolutionSelector."""
+    table = []
+    for ratio in ("1:1", "2:3", "3:2", "3:4", "4:3", "9:16", "16:9", "21:9"):
+        a, b = (int(side) for side in ratio.split(":"))
+        for megapixels, multiple in ((1.0, 8), (2.0, 16), (1.5, 32), (0.3, 64)):
+            unit = math.sqrt(megapixels * 1048576 / (a * b))
+            expected = [round(side * unit / multiple) * multiple for side in (a, b)]
+            table.append(dict(ratio=ratio, megapixels=megapixels, multiple=multiple, expected=expected))
+    rows(path, table)
 
 
 def exif(orientation):
@@ -146,6 +172,8 @@ def main(seed, out, variant):
     rng = np.random.default_rng(seed)
     resizes(f"{out}/resize", rng, variant)
     sizes(f"{out}/reference-sizes.json")
+    vision_sizes(f"{out}/vision-sizes.json")
+    aspect_sizes(f"{out}/aspect-sizes.json")
     orientation(f"{out}/orientation", seed)
     alpha(f"{out}/alpha", rng)
     masks(f"{out}/mask", rng, seed)
