@@ -107,7 +107,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         models = [{"name": name, "model": name, "size": 1000, "digest": digest, "size_vram": 1000,
                    "context_length": 512, "expires_at": "2026-01-01T00:00:00.5+02:00"}
                   for name, digest in stub.models.items()]
-        documents = {"/api/tags": {"models": models}, "/api/ps": {"models": models[:1]},
+        residents = models[:1] if stub.residents is None else stub.residents
+        documents = {"/api/tags": {"models": models}, "/api/ps": {"models": residents},
                      "/api/version": {"version": "0.0.0-stub"}}
         self.answer(200, documents.get(path, {}))
 
@@ -148,6 +149,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.active = self.most_active = self.gone = 0
         self.held, self.over = threading.Event(), threading.Event()
         self.error_text = "the upstream's own words"
+        self.residents = None  # what /api/ps lists, if not the first model
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
