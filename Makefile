@@ -21,6 +21,7 @@ demo: all
 test:
 	@scripts/install-packages build test
 	@scripts/build build $(OPTIONS) -Dtests=enabled
+	@scripts/install-clients build
 	@scripts/run-tests build
 
 test-slow:

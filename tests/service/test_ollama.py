@@ -1,88 +1,57 @@
-"""A real Ollama behind the server: every route answers through it as it does directly.
-
-KUNO_TEST_OLLAMA names the program; tests/ollama/build makes one."""
+"""A real Ollama behind the server: every route answers through it as it does directly."""
 
 import hashlib
-import http.client
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
+import time
 import unittest
 
 import tap
-from harness import PATIENCE, Server, free_ports, wait_until
+from harness import Server, free_ports, wait_until
+from real_ollama import WHY_NOT, RealOllama
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "ollama"))
-import make_model  # noqa: E402
-
-FOUND = os.environ.get("KUNO_TEST_OLLAMA") or str(pathlib.Path.home() / ".cache" / "kuno-ollama" / "bin" / "ollama")
-WHY_NOT = None if os.access(FOUND, os.X_OK) else f"there is no {FOUND}; tests/ollama/build makes one"
 # What differs between two answers to the same request.
 CHANGING = re.compile(rb'"(created_at|created|[a-z_]*_duration|expires_at|modified_at|id|item_id|response_id'
-                      rb'|created_at|completed_at|size|size_vram|request_id)":("[^"]*"|[0-9.]+)')
+                      rb'|completed_at|size|size_vram|request_id)":("[^"]*"|[0-9.]+)')
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "date"}
 SHORT = {"num_predict": 8, "seed": 1, "temperature": 0}
 OPENAI = {"max_tokens": 8, "temperature": 0, "seed": 1}
 CHAT = [{"role": "user", "content": "hello"}]
+BLOB = "sha256:" + hashlib.sha256(b"blob").hexdigest()
+NO_BLOB = "sha256:" + "0" * 64
+NO_REGISTRY = "127.0.0.1:1/library/kuno-tiny"
+PAGE = {"Origin": "http://localhost:3000"}
+FORM = (b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nkuno-tiny\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n')
 
 
-class RealOllama:
-    """One server with two tiny models, in a folder of its own."""
-
-    def __init__(self, folder, port, models=("kuno-tiny", "kuno-tiny-b")):
-        self.port = port
-        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OLLAMA_HOST": f"127.0.0.1:{port}",
-                       "OLLAMA_MODELS": str(folder / "models"), "OLLAMA_NOPRUNE": "1", "OLLAMA_NO_CLOUD": "1",
-                       "OLLAMA_CONTEXT_LENGTH": "512", "OLLAMA_NUM_PARALLEL": "1", "CUDA_VISIBLE_DEVICES": "-1",
-                       "GGML_VK_VISIBLE_DEVICES": "-1"}
-        with (folder / "ollama.log").open("wb") as log:
-            self.process = subprocess.Popen([FOUND, "serve"], env=environment, stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL, start_new_session=True)
-        wait_until(lambda: Server.accepts(port), "Ollama", 60)
-        weights = make_model.model()
-        digest = "sha256:" + hashlib.sha256(weights).hexdigest()
-        assert self.ask(port, "POST", f"/api/blobs/{digest}", weights)[0] in (200, 201)
-        for age, name in enumerate(models):
-            status, _, body = self.ask(port, "POST", "/api/create", {
-                "model": name, "files": {"tiny.gguf": digest}, "template": "{{ .System }}{{ .Prompt }}",
-                "system": name, "parameters": {"num_thread": 1}, "stream": False})
-            assert status == 200, body
-            # Ollama lists models by age in seconds, those of the same second in any order.
-            manifest = folder / "models/manifests/registry.ollama.ai/library" / name / "latest"
-            os.utime(manifest, (1800000000 + age, 1800000000 + age))
-
-    @staticmethod
-    def ask(port, method, target, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        try:
-            connection.request(method, target, json.dumps(body) if isinstance(body, dict) else body)
-            answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(PATIENCE)
+def stored_by_zstd(data):
+    """A frame of one block that is not compressed."""
+    return b"\x28\xb5\x2f\xfd\x20" + bytes([len(data)]) + (len(data) << 3 | 1).to_bytes(3, "little") + data
 
 
+# Method, target, body, header fields: each route that a version from 0.17 to 0.34 has, and what is none.
 REQUESTS = [
-    ("GET", "/", None), ("HEAD", "/", None), ("GET", "/api/version", None), ("HEAD", "/api/version", None),
-    ("GET", "/api/tags", None), ("HEAD", "/api/tags", None), ("GET", "/api/ps", None), ("GET", "/v1/models", None),
-    ("GET", "/v1/models/kuno-tiny", None), ("GET", "/v1/models/none", None), ("OPTIONS", "/api/generate", None),
-    ("POST", "/api/show", {"model": "kuno-tiny"}), ("POST", "/api/show", {"model": "none"}),
-    ("POST", "/api/show", b"{"),
+    ("GET", "/"), ("HEAD", "/"),
+    ("GET", "/api/version"), ("HEAD", "/api/version"),
+    ("GET", "/api/status"),
+    ("GET", "/api/tags"), ("HEAD", "/api/tags"), ("GET", "/api/tags", None, PAGE), ("OPTIONS", "/api/tags", None, PAGE),
+    ("GET", "/api/tags", None, {"Origin": "http://elsewhere.example"}),
+    ("GET", "/api/tags", None, {"Host": "elsewhere.example"}),
+    ("GET", "/api/ps"),
+    ("POST", "/api/show", {"model": "kuno-tiny"}), ("POST", "/api/show", {"name": "kuno-tiny", "verbose": True}),
+    ("POST", "/api/show", {"model": "none"}), ("POST", "/api/show", {"model": "none:cloud"}),
+    ("GET", "/v1/models"), ("GET", "/v1/models/kuno-tiny"), ("GET", "/v1/models/kuno-tiny:latest"),
+    ("GET", "/v1/models/none"),
     ("POST", "/api/generate", {"model": "kuno-tiny"}),
     ("POST", "/api/generate", {"model": "kuno-tiny", "prompt": "hello", "options": SHORT}),
     ("POST", "/api/generate", {"model": "kuno-tiny", "prompt": "hello", "options": SHORT, "stream": False}),
     ("POST", "/api/generate", {"model": "none", "prompt": "hello"}),
     ("POST", "/api/generate", {"model": "kuno-tiny", "prompt": "hello", "keep_alive": "300"}),
-    ("POST", "/api/generate", b"not json"), ("GET", "/api/generate", None), ("POST", "/api/%67enerate", b""),
+    ("POST", "/api/generate", b"not json"), ("GET", "/api/generate"), ("POST", "/api/%67enerate", b""),
     ("POST", "/api/chat", {"model": "kuno-tiny", "messages": CHAT, "options": SHORT}),
     ("POST", "/api/chat", {"model": "kuno-tiny", "messages": []}),
     ("POST", "/api/embed", {"model": "kuno-tiny", "input": ["a", "b"]}),
@@ -98,19 +67,34 @@ REQUESTS = [
     ("POST", "/v1/embeddings", {"model": "kuno-tiny", "input": "a"}),
     ("POST", "/v1/embeddings", {"model": "kuno-tiny", "input": ["a"], "encoding_format": "base64"}),
     ("POST", "/v1/responses", {"model": "kuno-tiny", "input": "a", "max_output_tokens": 8, "temperature": 0}),
+    ("POST", "/v1/responses", {"model": "kuno-tiny", "input": "a", "max_output_tokens": 8, "temperature": 0,
+                               "stream": True}),
+    ("POST", "/v1/responses",
+     stored_by_zstd(b'{"model":"kuno-tiny","input":"a","max_output_tokens":8,"temperature":0}'),
+     {"Content-Encoding": "zstd", "Content-Type": "application/json"}),
     ("POST", "/v1/messages", {"model": "kuno-tiny", "messages": CHAT, "max_tokens": 8, "temperature": 0}),
+    ("POST", "/v1/messages", {"model": "kuno-tiny", "messages": CHAT, "max_tokens": 8, "temperature": 0,
+                              "stream": True}),
     ("POST", "/v1/messages", {"model": "none", "messages": CHAT, "max_tokens": 8}),
-    ("POST", "/api/blobs/sha256:" + hashlib.sha256(b"blob").hexdigest(), b"blob"),
-    ("POST", "/api/blobs/sha256:" + hashlib.sha256(b"blob").hexdigest(), b"blob"),
-    ("HEAD", "/api/blobs/sha256:" + hashlib.sha256(b"blob").hexdigest(), None),
-    ("HEAD", "/api/blobs/sha256:" + "0" * 64, None),
-    ("POST", "/api/blobs/sha256:" + "0" * 64, b"other"), ("POST", "/api/blobs/nothing", b"x"),
+    ("POST", "/v1/audio/transcriptions", FORM, {"Content-Type": "multipart/form-data; boundary=b"}),
+    ("POST", "/v1/images/generations", {"model": "kuno-tiny", "prompt": "a"}), ("POST", "/v1/images/edits", {}),
+    ("POST", f"/api/blobs/{BLOB}", b"blob"), ("POST", f"/api/blobs/{BLOB}", [b"bl", b"ob"]),
+    ("HEAD", f"/api/blobs/{BLOB}"), ("HEAD", f"/api/blobs/{NO_BLOB}"),
+    ("POST", f"/api/blobs/{NO_BLOB}", b"other"), ("POST", "/api/blobs/nothing", b"x"),
+    ("POST", "/api/create", {"model": "made", "from": "kuno-tiny", "system": "x"}),
+    ("POST", "/api/create", {"model": "made", "from": "kuno-tiny", "system": "x", "stream": False}),
+    ("POST", "/api/create", {"model": "made", "files": {"a.gguf": NO_BLOB}}),
     ("POST", "/api/copy", {"source": "kuno-tiny", "destination": "copied"}),
     ("POST", "/api/copy", {"source": "none", "destination": "copied"}),
     ("DELETE", "/api/delete", {"model": "none"}),
-    ("POST", "/api/create", {"model": "made", "from": "kuno-tiny", "system": "x"}),
-    ("POST", "/api/me", None), ("GET", "/api/tags/", None), ("GET", "//api/tags", None), ("GET", "/nothing", None),
-    ("PUT", "/api/tags", None), ("POST", "/api/unknown", {}),
+    ("POST", "/api/pull", {"model": NO_REGISTRY, "insecure": True}),
+    ("POST", "/api/push", {"model": NO_REGISTRY, "insecure": True, "stream": False}),
+    ("POST", "/api/me"), ("POST", "/api/signout"), ("DELETE", "/api/user/keys/a2V5"),
+    ("GET", "/api/experimental/model-recommendations"), ("GET", "/api/experimental/aliases"),
+    ("POST", "/api/experimental/web_search", {"query": "a"}),
+    ("POST", "/api/experimental/web_fetch", {"url": "http://127.0.0.1:1/"}),
+    ("GET", "/api/tags/"), ("GET", "//api/tags"), ("GET", "/nothing"), ("PUT", "/api/tags"),
+    ("POST", "/api/unknown", {}), ("HEAD", "/api/ps"),
 ]
 
 
@@ -130,9 +114,9 @@ class Real(unittest.TestCase):
         self.server = Server(self).wait_ready()
         self.addCleanup(shutil.rmtree, self.server.state, ignore_errors=True)
 
-    def seen(self, port, method, target, body):
+    def seen(self, port, method, target, body=None, headers=None):
         """An answer as a client sees it, without what differs from one to the next."""
-        status, headers, text = self.ollama.ask(port, method, target, body)
+        status, headers, text = self.ollama.ask(port, method, target, body, headers)
         text = CHANGING.sub(rb'"\1":0', text.replace(str(port).encode(), b"PORT"))
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         if b'":0' in text:
@@ -141,10 +125,10 @@ class Real(unittest.TestCase):
 
     def test_routes(self):
         """every_route_answers_as_it_does_directly"""
-        for method, target, body in REQUESTS:
-            self.seen(self.ports[0], method, target, body)  # so that it is as it will be afterwards
-            direct, through = (self.seen(port, method, target, body) for port in (self.ports[0], self.server.listen))
-            self.assertEqual(through, direct, f"{method} {target}")
+        for request in REQUESTS:
+            self.seen(self.ports[0], *request)  # so that it is as it will be afterwards
+            direct, through = (self.seen(port, *request) for port in (self.ports[0], self.server.listen))
+            self.assertEqual(through, direct, request)
         self.assertFalse(self.server.admission()["recovery_required"])
 
     def test_delete(self):
@@ -165,6 +149,27 @@ class Real(unittest.TestCase):
                                           {"model": "kuno-tiny", "prompt": "y", "options": SHORT, "stream": False})
         self.assertEqual((status, json.loads(text)["done"]), (200, True))
         self.assertFalse(self.server.admission()["recovery_required"])
+
+    def test_drain(self):
+        """an_answer_without_end_is_drained_for_its_time_and_no_longer_and_ollama_stops_then"""
+        self.server.stop()
+        server = Server(self, stream_idle_timeout_ms=1500).wait_ready()
+        endless = {"model": "kuno-tiny", "prompt": "x", "options": {"num_predict": 100000}}
+        with server.start_raw(body=json.dumps(endless).encode()) as s:
+            s.recv(1)
+            self.assertEqual(server.admission()["active_kind"], "inference")
+        left = time.monotonic()
+        time.sleep(0.5)
+        self.assertEqual(server.admission()["state"], "open")  # it is still being drained, though nobody listens
+        self.assertTrue(server.admission()["active"])
+        wait_until(lambda: server.admission()["recovery_required"], "the end of the drain")
+        self.assertGreater(time.monotonic() - left, 1.4)
+        self.assertFalse(server.admission()["active"])
+        # One model answers one request at a time: this one would wait some minutes for the end of the other.
+        begin = time.monotonic()
+        answer = self.ollama.ask(self.ports[0], "POST", "/api/generate", {**endless, "options": SHORT})
+        self.assertEqual(answer[0], 200)
+        self.assertLess(time.monotonic() - begin, 20)
 
     def test_usage(self):
         """uses_are_counted_by_what_ollama_lists"""

@@ -1,0 +1,50 @@
+// The package `ollama` for JavaScript at work: ollama_client.mjs BASE MODEL GGUF
+// It uploads no blobs, so that it can create from what is there only.
+import { Ollama } from 'ollama';
+import { all, error, tell } from './steps.mjs';
+
+const [, , host, model] = process.argv;
+const short = { num_predict: 8, seed: 1, temperature: 0 };
+const long = { ...short, num_predict: 400 };
+const messages = [{ role: 'user', content: 'hello' }];
+const client = new Ollama({ host });
+
+async function leaveAStream() {
+  const stream = await client.generate({ model, prompt: 'x', stream: true, options: long });
+  const parts = [];
+  try {
+    for await (const part of stream) {
+      parts.push(part.response);
+      if (parts.length === 2) stream.abort();
+    }
+  } catch (failure) {
+    if (failure.name !== 'AbortError') throw failure;
+  }
+  return [parts.slice(0, 2), (await client.generate({ model, prompt: 'y', options: short })).response];
+}
+
+tell('unload', await client.generate({ model, prompt: '', keep_alive: 0 }));
+tell('show', await client.version());
+tell('list', await client.list());
+tell('show', await client.show({ model }));
+tell('create', await all(client.create({ model: 'made', from: model, system: 'made', stream: true })));
+tell('create', await client.create({ model: 'made-too', from: 'made', system: 'too' }));
+tell('list', (await client.list()).models.map((one) => [one.model, one.digest]).sort());
+tell('load', await client.generate({ model, prompt: '' }));
+tell('list', (await client.ps()).models.map((one) => [one.model, one.digest, one.context_length]));
+tell('generate', await client.generate({ model, prompt: 'hello', options: short }));
+tell('generate', await client.generate({ model: 'made', prompt: 'hello', options: short }));
+tell('stream', await all(client.generate({ model, prompt: 'hello', stream: true, options: short })));
+tell('chat', await client.chat({ model, messages, options: short }));
+tell('stream', await all(client.chat({ model, messages, stream: true, options: short })));
+tell('embed', await client.embed({ model, input: ['a', 'b'] }));
+tell('embed', await client.embeddings({ model, prompt: 'a' }));
+tell('generate', (await Promise.all(['a', 'b', 'c'].map((prompt) =>
+  client.generate({ model, prompt, options: short })))).map((answer) => answer.response));
+tell('cancel', await leaveAStream());
+tell('refuse', await error(client.generate({ model: 'none', prompt: 'x' })));
+tell('copy', [await client.copy({ source: 'made', destination: 'copied' }),
+  (await client.list()).models.map((one) => one.model).sort()]);
+for (const name of ['copied', 'made-too', 'made']) tell('delete', await client.delete({ model: name }));
+tell('refuse', await error(client.delete({ model: 'made' })));
+tell('unload', await client.generate({ model, prompt: '', keep_alive: 0 }));
