@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "ollama"))
 import make_model  # noqa: E402
 
 FOUND = os.environ.get("KUNO_TEST_OLLAMA") or str(pathlib.Path.home() / ".cache" / "kuno-ollama" / "bin" / "ollama")
-WHY_NOT = None if os.access(FOUND, os.X_OK) else f"there is no {FOUND}; tests/ollama/build makes one in some minutes"
+WHY_NOT = None if os.access(FOUND, os.X_OK) else f"there is no {FOUND}; tests/ollama/build makes one in a few minutes"
 NOWHERE = "http://127.0.0.1:1"
 
 
@@ -55,6 +55,13 @@ class RealOllama:
             return answer.status, answer.getheaders(), answer.read()
         finally:
             connection.close()
+
+    @staticmethod
+    def command(port, folder, *words):
+        """What the command line says of a server: its output, or its error if it fails."""
+        ended = subprocess.run([FOUND, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                               env={"PATH": os.environ["PATH"], "HOME": str(folder), "OLLAMA_HOST": f"127.0.0.1:{port}"})
+        return ended.stderr if ended.returncode else ended.stdout
 
     def stop(self):
         self.process.terminate()

@@ -140,6 +140,22 @@ class Real(unittest.TestCase):
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(answers[0][0], 200)
 
+    def test_command_line(self):
+        """so_does_its_command_line"""
+        weights = (self.folder / "tiny.gguf").read_bytes() + bytes(32)  # a file that is not there yet
+        (self.folder / "Modelfile").write_text(
+            "FROM ./new.gguf\nPARAMETER num_predict 8\nPARAMETER temperature 0\nPARAMETER num_thread 1\n")
+        seen = []
+        for number, port in enumerate((self.ports[0], self.server.listen)):
+            (self.folder / "new.gguf").write_bytes(weights + bytes(32 * number))
+            seen.append([self.ollama.command(port, self.folder, *words.split()) for words in (
+                f"create typed -f {self.folder / 'Modelfile'}", "show kuno-tiny", "run typed hello", "run typed hello",
+                "stop typed", "cp typed copied", "rm typed copied", "rm typed", "list")])
+        self.assertEqual(seen[0], seen[1])
+        self.assertRegex(seen[1][2], r"^\S{8}\s*$")
+        self.assertIn("kuno-tiny-b:latest", seen[1][-1])
+        self.assertIn("not found", seen[1][-2])
+
     def test_cancel(self):
         """a_client_that_leaves_keeps_the_next_one_waiting_and_no_more"""
         body = json.dumps({"model": "kuno-tiny", "prompt": "x", "options": {"num_predict": 400}}).encode()
