@@ -1,9 +1,9 @@
-// The package `ollama` for JavaScript at work: ollama_client.mjs BASE MODEL GGUF
+// The package `ollama` for JavaScript at work: ollama_client.mjs BASE MODEL leave|stay
 // It uploads no blobs, so that it can create from what is there only.
 import { Ollama } from 'ollama';
 import { all, error, tell } from './steps.mjs';
 
-const [, , host, model] = process.argv;
+const [, , host, model, atTwo] = process.argv;
 const short = { num_predict: 8, seed: 1, temperature: 0 };
 const long = { ...short, num_predict: 400 };
 const messages = [{ role: 'user', content: 'hello' }];
@@ -15,7 +15,7 @@ async function leaveAStream() {
   try {
     for await (const part of stream) {
       parts.push(part.response);
-      if (parts.length === 2) stream.abort();
+      if (parts.length === 2 && atTwo === 'leave') stream.abort();
     }
   } catch (failure) {
     if (failure.name !== 'AbortError') throw failure;

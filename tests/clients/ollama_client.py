@@ -1,4 +1,4 @@
-"""The package `ollama` for Python at work: ollama_client.py BASE MODEL GGUF"""
+"""The package `ollama` for Python at work: ollama_client.py BASE MODEL leave|stay GGUF"""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ import sys
 import ollama
 from steps import error, tell
 
-BASE, MODEL, GGUF = sys.argv[1:]
+BASE, MODEL, AT_TWO, GGUF = sys.argv[1:]
 SHORT = {"num_predict": 8, "seed": 1, "temperature": 0}
 LONG = {"num_predict": 400, "seed": 1, "temperature": 0}
 CHAT = [{"role": "user", "content": "hello"}]
@@ -23,7 +23,10 @@ async def side_by_side():
 def leave_a_stream():
     stream = client.generate(MODEL, "x", stream=True, options=LONG)
     parts = [next(stream).response, next(stream).response]
-    stream.close()
+    if AT_TWO == "leave":
+        stream.close()
+    else:
+        list(stream)
     return parts, client.generate(MODEL, "y", options=SHORT).response
 
 

@@ -1,8 +1,8 @@
-// The package `openai` for JavaScript at work: openai_client.mjs BASE MODEL
+// The package `openai` for JavaScript at work: openai_client.mjs BASE MODEL leave|stay
 import OpenAI from 'openai';
 import { all, error, tell } from './steps.mjs';
 
-const [, , base, model] = process.argv;
+const [, , base, model, atTwo] = process.argv;
 const call = { model, temperature: 0, seed: 1 };
 const short = { ...call, max_tokens: 8 };
 const messages = [{ role: 'user', content: 'hello' }];
@@ -14,9 +14,9 @@ async function leaveAStream() {
   const parts = [];
   for await (const part of stream) {
     parts.push(part.choices[0].delta.content);
-    if (parts.length === 2) break;
+    if (parts.length === 2 && atTwo === 'leave') break;
   }
-  return [parts, (await chat.completions.create({ ...short, messages })).choices[0].message.content];
+  return [parts.slice(0, 2), (await chat.completions.create({ ...short, messages })).choices[0].message.content];
 }
 
 tell('list', await all(models.list()));

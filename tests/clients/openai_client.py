@@ -1,4 +1,4 @@
-"""The package `openai` for Python at work: openai_client.py BASE MODEL"""
+"""The package `openai` for Python at work: openai_client.py BASE MODEL leave|stay"""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ import sys
 import openai
 from steps import error, tell
 
-BASE, MODEL = sys.argv[1:3]
+BASE, MODEL, AT_TWO = sys.argv[1:4]
 CHAT = [{"role": "user", "content": "hello"}]
 CALL = {"model": MODEL, "temperature": 0, "seed": 1}
 SHORT = {**CALL, "max_tokens": 8}
@@ -24,6 +24,8 @@ async def side_by_side():
 def leave_a_stream():
     with client.chat.completions.create(messages=CHAT, stream=True, max_tokens=400, **CALL) as stream:
         parts = [next(stream).choices[0].delta.content for _ in range(2)]
+        if AT_TWO == "stay":
+            list(stream)
     return parts, client.chat.completions.create(messages=CHAT, **SHORT).choices[0].message.content
 
 

@@ -2,6 +2,7 @@
 
 KUNO_TEST_OLLAMA names the program; tests/ollama/build makes one. Nothing that it is asked leaves the machine."""
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -9,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 from harness import PATIENCE, Server, wait_until
 
@@ -59,9 +61,25 @@ class RealOllama:
     @staticmethod
     def command(port, folder, *words):
         """What the command line says of a server: its output, or its error if it fails."""
-        ended = subprocess.run([FOUND, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-                               env={"PATH": os.environ["PATH"], "HOME": str(folder), "OLLAMA_HOST": f"127.0.0.1:{port}"})
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OLLAMA_HOST": f"127.0.0.1:{port}"}
+        ended = subprocess.run([FOUND, *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                               text=True, timeout=120)
         return ended.stderr if ended.returncode else ended.stdout
+
+    def cpu_ticks(self):
+        """Of the server and its runners."""
+        ticks = 0
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == self.process.pid else 0
+        return ticks
+
+    def is_idle(self):
+        """Whether nothing is computed: in half a second, less than a tenth of what that would take."""
+        before = self.cpu_ticks()
+        time.sleep(0.5)
+        return self.cpu_ticks() - before < 0.05 * os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.terminate()

@@ -1,7 +1,11 @@
 """The official clients of Ollama and OpenAI get through the server what they get directly.
 
 Each program of tests/clients goes through its steps twice, in front of a real Ollama and in front of the server, and
-says what came of them. scripts/install-clients brings the packages."""
+says what came of them. scripts/install-clients brings the packages.
+
+They leave a stream in its middle only in front of the server. Ollama 0.17.4 does not always survive it: what computes
+may hang in handing over a piece that nobody takes any more, and the model is never free again. The server never lets
+it come to that, since it takes the rest."""
 
 import json
 import os
@@ -62,13 +66,18 @@ class Clients(unittest.TestCase):
         cls.addClassCleanup(ollama.stop)
         cls.weights = ollama.weights
 
-    def steps(self, program, port):
+    def steps(self, program, port, at_two):
         """What came of each step, in order."""
         language, interpreter = CLIENTS[program]
-        ended = subprocess.run(
-            [interpreter, self.folder / "programs" / program, f"http://127.0.0.1:{port}", "kuno-tiny", self.weights],
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "NO_PROXY": "*"}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        try:
+            ended = subprocess.run(
+                [interpreter, self.folder / "programs" / program, f"http://127.0.0.1:{port}", "kuno-tiny", at_two,
+                 self.weights],
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "NO_PROXY": "*"},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        except subprocess.TimeoutExpired as late:
+            log = (self.folder / "ollama.log").read_text()
+            self.fail(f"{program} hangs after {(late.stdout or b'')[-200:]}, Ollama says\n{log[-2000:]}")
         self.assertEqual(ended.returncode, 0, ended.stdout[-500:] + ended.stderr)
         return [steady(json.loads(line)) for line in ended.stdout.splitlines()]
 
@@ -77,7 +86,8 @@ class Clients(unittest.TestCase):
         if reason:
             self.skipTest(reason)
         server = Server(self).wait_ready()
-        direct, through = self.steps(program, self.ports[0]), self.steps(program, server.listen)
+        direct = self.steps(program, self.ports[0], "stay")
+        through = self.steps(program, server.listen, "leave")
         for one, other in zip(direct, through):
             self.assertEqual(other, one)
         self.assertEqual([name for name, _ in through], [name for name, _ in direct])
