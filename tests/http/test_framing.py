@@ -1,10 +1,9 @@
 """What the proxy refuses: requests whose end can be seen in two ways, and answers of that kind."""
 
 import time
-import unittest
 
 import tap
-from wire import Bench, answer, has_head, receive, request, status
+from wire import Case, answer, has_head, receive, request, status
 
 REFUSED = [
     ("length with chunks", b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n", (400,)),
@@ -79,15 +78,7 @@ BAD_ANSWERS = [
 ]
 
 
-class Framing(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.bench = Bench()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.bench.close()
-
+class Framing(Case):
     def refuses(self, raw, allowed):
         """An error status or nothing but a close, at once, and no complete request at the upstream."""
         self.bench.up.answers(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))

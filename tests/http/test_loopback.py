@@ -2,10 +2,9 @@
 
 import http.client
 import json
-import unittest
 
 import tap
-from wire import TOKEN, Bench
+from wire import TOKEN, Case
 
 GET = "/kuno/v1/status"
 POST = "/kuno/v1/admission/pause"
@@ -13,16 +12,11 @@ BODY = '{"reason":"x"}'
 JSON = ("Content-Type", "application/json")
 
 
-class Loopback(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.bench = Bench()
-        cls.port = cls.bench.control
-        cls.own = f"127.0.0.1:{cls.port}"
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.bench.close()
+class Loopback(Case):
+    def setUp(self):
+        super().setUp()
+        self.port = self.bench.control
+        self.own = f"127.0.0.1:{self.port}"
 
     def ask(self, *fields, method="GET", path=GET, body=None, host=None, token=TOKEN):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -129,15 +123,9 @@ class Loopback(unittest.TestCase):
 
     def test_many_failures(self):
         """wrong credentials are slowed down, the right one is not"""
-        bench = Bench()
-        own, self.port, self.own = (self.port, self.own), bench.control, f"127.0.0.1:{bench.control}"
-        try:
-            statuses = [self.ask(token=TOKEN + "x").status for _ in range(40)]
-            self.assertEqual((statuses[0], statuses[-1]), (401, 429))
-            self.assertEqual(self.ask().status, 200)
-        finally:
-            self.port, self.own = own
-            bench.close()
+        statuses = [self.ask(token=TOKEN + "x").status for _ in range(40)]
+        self.assertEqual((statuses[0], statuses[-1]), (401, 429))
+        self.assertEqual(self.ask().status, 200)
 
 
 def add_case(name, promise, run):

@@ -3,14 +3,22 @@
 Everything is on 127.0.0.1. One Bench is a server with its upstream; a test says with `bench.up.answers(…)` what the
 upstream does with the next requests, sends raw bytes with `bench.ask(…)` or over a `bench.connect()`, and looks at what
 both sides got.
+
+The server is the small one of server.c, or `kuno serve` itself where KUNO names the program: what the tests of a Case
+promise holds for both.
 """
 
+import contextlib
 import os
+import pathlib
 import re
+import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
+import unittest
 
 TOKEN = "0123456789abcdefghijABCDEFGHIJ-_."
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -61,7 +69,7 @@ class Upstream:
 
     def answers(self, handler):
         self.handler = handler
-        self.heads, self.bodies, self.connections = [], [], 0
+        self.heads, self.bodies, self.sent, self.connections = [], [], [], 0
         self.event, self.when, self.count = threading.Event(), 0.0, 0
 
     def accept(self):
@@ -115,6 +123,28 @@ def answer_and_close(raw, wait=0.0):
     return handler
 
 
+def stream_lines(upstream, connection, _head, buffered):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for i in range(5):
+        line = b'{"i":%d}\n' % i
+        upstream.sent.append(time.monotonic())
+        connection.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+        time.sleep(0.2)
+    connection.sendall(b"0\r\n\r\n")
+    return buffered
+
+
+def stream_for_ever(upstream, connection, _head, _buffered):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    try:
+        for _ in range(300):
+            connection.sendall(b"1\r\nx\r\n")
+            time.sleep(0.02)
+    except OSError:
+        upstream.tell()
+    raise Hangup
+
+
 def is_whole(data):
     """Whether a complete final answer is there."""
     if b"\r\n\r\n" not in data:
@@ -166,7 +196,7 @@ def request(line=b"GET /x HTTP/1.1", fields=b"", body=b""):
 
 
 class Bench:
-    """The server under test in front of a recording upstream."""
+    """The small server in front of a recording upstream."""
 
     def __init__(self, *limits, upstream=None):
         self.up = Upstream()
@@ -204,3 +234,39 @@ class Bench:
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.program.pid}/fd"))
+
+
+class Gateway(Bench):
+    """`kuno serve` there. What is no metadata, as most requests of the tests are not, gets the lease first."""
+
+    def __init__(self):
+        import harness  # of tests/service
+
+        self.up, self.closing = Upstream(), contextlib.ExitStack()
+        self.addCleanup = self.closing.callback
+        self.folder = pathlib.Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="kuno-http-")))
+        self.ports = [self.up.port, *harness.free_ports(2)]
+        _, self.proxy, self.control = self.ports
+        self.server = harness.Server(self, env={"KUNO_CONTROL_TOKEN": TOKEN}).wait_ready()
+        self.program = self.server.process
+
+    def close(self):
+        with self.closing:
+            self.up.socket.close()
+            self.program.send_signal(signal.SIGTERM)
+            self.program.send_signal(signal.SIGINT)  # the second one: whatever a test has left is cut
+            if self.program.wait(10):
+                raise AssertionError(f"the server ended with {self.program.returncode}: {self.server.text()}")
+
+
+GATEWAY = "KUNO" in os.environ
+
+
+class Case(unittest.TestCase):
+    """Each test has a server of its own: after one whose upstream breaks off, the gateway rightly admits nobody."""
+
+    LIMITS = ()  # of the small server
+
+    def setUp(self):
+        self.bench = Gateway() if GATEWAY else Bench(*self.LIMITS)
+        self.addCleanup(self.bench.close)
