@@ -3,18 +3,25 @@
 #include <string.h>
 #include <strings.h>
 
-/* Sets of ASCII characters, a bit each: 0x00 to 0x3f and 0x40 to 0x7f. */
+#include "base/compiler.h"
+
+/* Sets of bytes, a bit each: 0x00 to 0x3f, 0x40 to 0x7f, …; what is left out is empty. */
 typedef struct charset {
-    uint64_t low, high;
+    uint64_t words[4];
 } charset;
 
-static const charset token_chars = { 0x03ff6cfa00000000, 0x57ffffffc7fffffe };  /* letters digits !#$%&'*+-.^_`|~ */
-static const charset target_chars = { 0xfffffff600000000, 0x7fffffffffffffff }; /* visible but # */
-static const charset host_chars = { 0x2fff7ff200000000, 0x47fffffeaffffffe };   /* letters digits -._~%!$&'()*+,;=:[] */
+/* Everything but control characters; the tab is text. */
+static const charset text_chars = { { 0xffffffff00000200, 0x7fffffffffffffff, UINT64_MAX, UINT64_MAX } };
+/* Letters, digits, !#$%&'*+-.^_`|~ */
+static const charset token_chars = { { 0x03ff6cfa00000000, 0x57ffffffc7fffffe } };
+/* Visible but # */
+static const charset target_chars = { { 0xfffffff600000000, 0x7fffffffffffffff } };
+/* Letters, digits, -._~%!$&'()*+,;=:[] */
+static const charset host_chars = { { 0x2fff7ff200000000, 0x47fffffeaffffffe } };
 
 static bool has(const charset *set, char c) {
     unsigned char b = (unsigned char)c;
-    return b < 128 && ((b < 64 ? set->low >> b : set->high >> (b - 64)) & 1);
+    return set->words[b / 64] >> b % 64 & 1;
 }
 
 static bool is_blank(char c) {
@@ -23,12 +30,6 @@ static bool is_blank(char c) {
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
-}
-
-/* Everything below a space but the tab, and DEL. */
-static bool is_control(char c) {
-    unsigned char b = (unsigned char)c;
-    return (b < 0x20 && b != '\t') || b == 0x7f;
 }
 
 static size_t span_while(const char *p, size_t n, const charset *set) {
@@ -58,25 +59,32 @@ bool kn_span_is_like(kn_span s, const char *text) {
 }
 
 unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len) {
-    for (uint32_t i = s->at; i < len && i <= KN_HTTP_HEAD_MAX; i++) {
+    uint32_t i = s->at, most = (uint32_t)KN_MIN(len, (size_t)KN_HTTP_HEAD_MAX + 1);
+    while (i < most) {
         bool after_cr = i > s->line && data[i - 1] == '\r';
-        s->at = i + 1;
-        if (data[i] == '\n') {
+        if (!after_cr)
+            i += (uint32_t)span_while(data + i, most - i, &text_chars);
+        if (i == most)
+            break;
+        char c = data[i];
+        s->at = ++i;
+        if (c == '\n') {
             if (!after_cr)
                 return 400;
-            bool empty = i - 1 == s->line;
-            if (!s->lines && i - 1 - s->line > KN_HTTP_LINE_MAX)
+            uint32_t line = i - 2 - s->line; /* without its CR LF */
+            if (!s->lines && line > KN_HTTP_LINE_MAX)
                 return 414;
-            s->line = i + 1;
+            s->line = i;
             s->lines++;
-            if (empty)
-                return i < KN_HTTP_HEAD_MAX ? KN_SCAN_COMPLETE : 431;
+            if (!line)
+                return i <= KN_HTTP_HEAD_MAX ? KN_SCAN_COMPLETE : 431;
             if (s->lines > KN_HTTP_FIELDS_MAX + 1)
                 return 431;
-        } else if (after_cr || (is_control(data[i]) && data[i] != '\r')) {
+        } else if (after_cr || c != '\r') {
             return 400;
         }
     }
+    s->at = i;
     if (!s->lines && s->at - s->line > KN_HTTP_LINE_MAX + 1)
         return 414;
     return s->at > KN_HTTP_HEAD_MAX ? 431 : KN_SCAN_MORE;

@@ -1,8 +1,6 @@
 #include "http/link.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -173,12 +171,12 @@ static void ready(kn_watch *w, uint32_t events);
 /* Begins to connect; the link is then CONNECTING, or HEAD if that was done at once. */
 static bool dial(kn_link *k) {
     const kn_address *a = &k->upstream->address;
-    int family = a->storage.ss_family, one = 1;
+    int family = a->storage.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
     if (family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        kn_socket_tune(fd, a);
     int rc = connect(fd, (const struct sockaddr *)&a->storage, a->len);
     k->state = rc ? CONNECTING : HEAD;
     k->reused = false;

@@ -210,9 +210,9 @@ static int open_listener(const kn_address *a, kn_address *ret_address, kn_error 
     bool good = fd >= 0;
     if (good && family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        /* Accepted sockets inherit these: nothing waits to be sent, and a machine that is gone without a word is
-         * noticed although we only wait for others. */
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        /* Accepted sockets inherit these. A machine that is gone without a word is noticed although we only wait for
+         * others. */
+        kn_socket_tune(fd, a);
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &silent_s, sizeof silent_s);
     }

@@ -7,6 +7,7 @@
 
 #include <sys/uio.h>
 
+#include "http/address.h"
 #include "http/head.h"
 #include "http/http.h"
 
@@ -66,6 +67,9 @@ bool kn_socket_send(kn_socket *s, kn_batch *b, bool waits, bool *ret);
 bool kn_socket_flush(kn_socket *s, bool *ret);
 
 void kn_socket_drop_held(kn_socket *s);
+
+/* For a TCP socket that listens or connects there: what may be tuned of it. */
+void kn_socket_tune(int fd, const kn_address *a);
 
 /* What was read and not used, for example the start of a head. */
 typedef struct kn_input {

@@ -19,9 +19,12 @@ void kn_write_text(kn_writer *w, const char *text) {
 }
 
 void kn_write_number(kn_writer *w, uint64_t n) {
-    char digits[24];
-    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
-    kn_write(w, digits, (size_t)len);
+    char digits[20]; /* of 2^64 - 1 */
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + n % 10);
+    while (n /= 10);
+    kn_write(w, digits + at, sizeof digits - at);
 }
 
 void kn_write_host(kn_writer *w, const kn_address *a) {
