@@ -101,12 +101,12 @@ def busyness_line(others):
     )
 
 
-def processor_line(kernels):
+def processor_line(kernels=None):
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return (
         f"- Processor: {names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} of "
-        f"{os.cpu_count()} cores; kuno uses its {kernels} kernels"
+        f"{os.cpu_count()} cores" + (f"; kuno uses its {kernels} kernels" if kernels else "")
     )
 
 

@@ -1,10 +1,10 @@
 /* The upstream of bench/proxy: as little work as an HTTP/1.1 server can do, in one thread, so that what is measured is
  * the proxy in front of it.
  *
- *     proxy-upstream PORT
+ *     proxy-upstream
  *
- * GET /small: 200 bytes of JSON. GET /big?N: N bytes with Content-Length. GET /slow: a line of 64 bytes a second, in
- * chunks, for ever. */
+ * prints the port that it listens on. GET ANY?big=N: N bytes with Content-Length. GET ANY?slow: a line of 64 bytes a
+ * second, in chunks, for ever. Anything else: 200 bytes of JSON. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -79,18 +79,22 @@ static bool pump(client *c) {
     return true;
 }
 
-static bool serve(client *c) {
-    if (!strncmp(c->head, "GET /big?", 9)) {
-        char *space = strchr(c->head + 9, ' '), head[128];
-        *space = 0;
-        if (!kn_parse_u64(c->head + 9, &c->big))
+/* line: the request's first one, without its version. */
+static bool serve(client *c, const char *line) {
+    static const char big[] = "?big=", slow[] = "?slow";
+    const char *query = strchr(line, '?');
+    if (!query)
+        return put(c, answer, answer_len);
+    if (!strncmp(query, big, sizeof big - 1)) {
+        char head[128];
+        if (!kn_parse_u64(query + sizeof big - 1, &c->big))
             return false;
         int n =
             snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n\r\n", (unsigned long long)c->big);
         return put(c, head, (size_t)n) && pump(c);
     }
-    if (strncmp(c->head, "GET /slow", 9) != 0)
-        return put(c, answer, answer_len);
+    if (strcmp(query, slow) != 0)
+        return false;
     c->slow = true;
     c->next_slow = slow_clients;
     if (slow_clients)
@@ -108,7 +112,11 @@ static bool hear(client *c) {
     c->head[c->len] = 0;
     for (char *end; (end = strstr(c->head, "\r\n\r\n"));) {
         size_t used = (size_t)(end + 4 - c->head);
-        if (!serve(c))
+        char *version = strstr(c->head, " HTTP/");
+        if (!version)
+            return false;
+        *version = 0;
+        if (!serve(c, c->head))
             return false;
         memmove(c->head, c->head + used, c->len - used + 1);
         c->len -= used;
@@ -137,18 +145,22 @@ static void tick(int timer) {
             put(c, line, sizeof line);
 }
 
-int main(int argc, char **argv) {
-    uint64_t port;
-    if (argc != 2 || !kn_parse_u64(argv[1], &port) || port > UINT16_MAX)
-        return EXIT_FAILURE;
+/* A listener on a port that the system chooses, which is told on standard output. */
+static int open_listener(void) {
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof a;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 4096) || getsockname(fd, (struct sockaddr *)&a, &len))
+        return -1;
+    printf("%u\n", ntohs(a.sin_port));
+    return fflush(stdout) ? -1 : fd;
+}
+
+int main(void) {
     make_answer();
-    struct sockaddr_in a = { .sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&a, sizeof a) || listen(listener, 4096)) {
+    int listener = open_listener();
+    if (listener < 0) {
         perror("proxy-upstream");
         return EXIT_FAILURE;
     }
