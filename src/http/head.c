@@ -59,7 +59,9 @@ bool kn_span_is_like(kn_span s, const char *text) {
 }
 
 unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len) {
-    uint32_t i = s->at, most = (uint32_t)KN_MIN(len, (size_t)KN_HTTP_HEAD_MAX + 1);
+    uint32_t of_head = (uint32_t)KN_MIN(len, (size_t)KN_HTTP_HEAD_MAX + 1);
+    uint32_t of_line = KN_MIN(of_head, (uint32_t)KN_HTTP_LINE_MAX + 2); /* the first one, with its CR LF */
+    uint32_t i = s->at, most = s->lines ? of_head : of_line;
     while (i < most) {
         bool after_cr = i > s->line && data[i - 1] == '\r';
         if (!after_cr)
@@ -71,12 +73,11 @@ unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len) {
         if (c == '\n') {
             if (!after_cr)
                 return 400;
-            uint32_t line = i - 2 - s->line; /* without its CR LF */
-            if (!s->lines && line > KN_HTTP_LINE_MAX)
-                return 414;
+            bool empty = i - 2 == s->line;
+            most = of_head;
             s->line = i;
             s->lines++;
-            if (!line)
+            if (empty)
                 return i <= KN_HTTP_HEAD_MAX ? KN_SCAN_COMPLETE : 431;
             if (s->lines > KN_HTTP_FIELDS_MAX + 1)
                 return 431;
@@ -85,7 +86,7 @@ unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len) {
         }
     }
     s->at = i;
-    if (!s->lines && s->at - s->line > KN_HTTP_LINE_MAX + 1)
+    if (!s->lines && s->at > KN_HTTP_LINE_MAX + 1)
         return 414;
     return s->at > KN_HTTP_HEAD_MAX ? 431 : KN_SCAN_MORE;
 }

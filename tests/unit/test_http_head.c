@@ -223,6 +223,12 @@ static void keeps_to_its_limits(void **state) {
     kn_head_scan scan = { 0 };
     assert_int_equal(kn_head_scan_more(&scan, text, KN_HTTP_LINE_MAX), KN_SCAN_MORE);
     assert_int_equal(kn_head_scan_more(&scan, text, KN_HTTP_LINE_MAX + 2), 414);
+    /* nor does what stands behind the limit change the verdict where it came along */
+    text[KN_HTTP_LINE_MAX + 2] = '\n';
+    scan = (kn_head_scan){ 0 };
+    assert_int_equal(kn_head_scan_more(&scan, text, len), 414);
+    assert_int_equal(scan.at, KN_HTTP_LINE_MAX + 2);
+    text[KN_HTTP_LINE_MAX + 2] = 'a';
     memcpy(text, "GET / HTTP/1.1\r\n", 16);
     scan = (kn_head_scan){ 0 };
     assert_int_equal(kn_head_scan_more(&scan, text, KN_HTTP_HEAD_MAX), KN_SCAN_MORE);
