@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { STEPS_MAX = 200, CLIENTS = 2, UPSTREAMS = 8, SEEN_MAX = 1 << 20 };
+enum { STEPS_MAX = 200, CLIENTS = 2, UPSTREAMS = 8, SEEN_MAX = 1 << 20, REPEATS = 256 };
 
 static void require(bool promise) {
     if (!promise)
@@ -21,14 +21,16 @@ static void require(bool promise) {
 typedef struct sight {
     int fd;
     size_t len;
-    char *bytes;
 } sight;
+
+static char seen[UPSTREAMS][SEEN_MAX + 1]; /* the bytes of each sight, which end in NUL */
 
 typedef struct play {
     rig r;
     int clients[CLIENTS];
     sight upstreams[UPSTREAMS];
     unsigned upstream_count;
+    bool clients_read, upstreams_read;
 } play;
 
 /* The value of the last field of this name, as a loose reader would find it; NULL: there is none. */
@@ -75,8 +77,8 @@ static const char *skip_chunks(const char *at, const char *end) {
 }
 
 /* How many requests a loose reader sees begin. */
-static unsigned count_requests(const sight *s) {
-    const char *at = s->bytes, *end = s->bytes + s->len;
+static unsigned count_requests(const char *at, size_t len) {
+    const char *end = at + len;
     unsigned n = 0;
     while (at < end) {
         n++;
@@ -103,23 +105,29 @@ static unsigned count_requests(const sight *s) {
 
 static void look(play *p) {
     rig_run(&p->r);
-    for (int fd; p->upstream_count < UPSTREAMS && (fd = rig_accept(&p->r)) >= 0;) {
-        char *bytes = calloc(1, SEEN_MAX + 1); /* ends in NUL */
-        require(bytes);
-        p->upstreams[p->upstream_count++] = (sight){ fd, 0, bytes };
-    }
-    for (unsigned i = 0; i < p->upstream_count; i++) {
+    unsigned most = KN_MIN(p->r.dispatched, (unsigned)UPSTREAMS);
+    for (int fd; p->upstream_count < most && (fd = rig_accept(&p->r)) >= 0;)
+        p->upstreams[p->upstream_count++] = (sight){ fd, 0 };
+    for (unsigned i = 0; p->upstreams_read && i < p->upstream_count; i++) {
         sight *s = &p->upstreams[i];
         if (s->fd < 0)
             continue;
-        for (ssize_t n; (n = recv(s->fd, s->bytes + s->len, SEEN_MAX - s->len, 0)) > 0;)
+        for (ssize_t n; (n = recv(s->fd, seen[i] + s->len, SEEN_MAX - s->len, 0)) > 0;)
             s->len += (size_t)n;
     }
-    for (int i = 0; i < CLIENTS; i++) {
+    for (int i = 0; p->clients_read && i < CLIENTS; i++) {
         static char ignored[1 << 16];
         if (p->clients[i] >= 0)
             rig_take(p->clients[i], ignored, sizeof ignored);
     }
+}
+
+/* The bytes again and again: more than sockets hold. */
+static void flood(int fd, const uint8_t *data, size_t n) {
+    static char many[REPEATS * UINT8_MAX];
+    for (size_t i = 0; i < REPEATS; i++)
+        memcpy(many + i * n, data, n);
+    rig_put(fd, many, REPEATS * n);
 }
 
 static void close_once(int *fd) {
@@ -138,17 +146,23 @@ static size_t step(play *p, const uint8_t *data, size_t size) {
     case 0:
     case 1:
     case 2:
-    case 3:
         if (*client < 0)
             *client = rig_connect(&p->r);
         rig_put(*client, data + 2, n);
         return 2 + n;
+    case 3:
+        if (*client >= 0)
+            flood(*client, data + 2, n);
+        return 2 + n;
     case 4:
     case 5:
     case 6:
-    case 7:
         if (upstream && *upstream >= 0)
             rig_put(*upstream, data + 2, n);
+        return 2 + n;
+    case 7:
+        if (upstream && *upstream >= 0)
+            flood(*upstream, data + 2, n);
         return 2 + n;
     case 8: close_once(client); break;
     case 9:
@@ -171,15 +185,22 @@ static size_t step(play *p, const uint8_t *data, size_t size) {
             kn_exchange_reply(p->r.held, &(kn_reply){ .status = 503 });
         p->r.held = NULL;
         break;
-    case 15: p->r.how.watch_request = p->r.how.watch_response = who & 1; break;
+    case 15:
+        p->r.how.watch_request = p->r.how.watch_response = who & 1;
+        p->clients_read = !(who & 2);
+        p->upstreams_read = !(who & 4);
+        if (who & 8)
+            snprintf(p->r.guard.token, sizeof p->r.guard.token, "0123456789abcdef0123456789abcdef");
+        break;
     default: break;
     }
     return 1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    play p = { .clients = { -1, -1 } };
+    play p = { .clients = { -1, -1 }, .clients_read = true, .upstreams_read = true };
     rig_open(&p.r);
+    bool is_cut = size && data[size - 1] & 1; /* the server ends before its clients do */
     for (int i = 0; i < STEPS_MAX && size; i++) {
         size_t used = step(&p, data, size);
         used = KN_MIN(used, size);
@@ -187,21 +208,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         size -= used;
         look(&p);
     }
+    if (is_cut)
+        kn_server_cut(p.r.server);
     for (int i = 0; i < CLIENTS; i++)
         close_once(&p.clients[i]);
+    p.upstreams_read = true;
     look(&p);
     p.r.now_ms += 3600 * 1000;
     look(&p);
     look(&p);
     require(p.r.begun == p.r.ended && p.r.dispatched == p.r.upstream_ends);
     require(kn_server_connections(p.r.server) == 0);
-    unsigned seen = 0;
+    unsigned requests = 0;
     for (unsigned i = 0; i < p.upstream_count; i++) {
-        seen += count_requests(&p.upstreams[i]);
+        seen[i][p.upstreams[i].len] = 0;
+        requests += count_requests(seen[i], p.upstreams[i].len);
         close_once(&p.upstreams[i].fd);
-        free(p.upstreams[i].bytes);
     }
-    require(seen <= p.r.dispatched);
+    require(requests <= p.r.dispatched);
     rig_close(&p.r);
     return 0;
 }
