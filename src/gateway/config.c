@@ -10,12 +10,6 @@
 #include "base/json_form.h"
 #include "base/text.h"
 
-const char *const kn_backend_names[KN_BACKEND_COUNT] = {
-    [KN_BACKEND_CUDA] = "cuda",
-    [KN_BACKEND_VULKAN] = "vulkan",
-    [KN_BACKEND_CPU] = "cpu",
-};
-
 enum {
     MINUTE_MS = 60 * 1000,
     DAY_MS = 24 * 60 * MINUTE_MS,

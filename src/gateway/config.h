@@ -11,27 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/pci.h"
-#include "http/address.h"
+#include "workers/ollama_worker.h"
 
 #define KN_CONFIG_PATH "/etc/kuno/config.json"
 
-enum { KN_CONFIG_BYTES = 256 << 10, KN_WORKERS_MAX = 16, KN_WORKER_ID_BYTES = 64, KN_GPU_UUID_BYTES = 41 };
-
-typedef enum kn_backend { KN_BACKEND_CUDA, KN_BACKEND_VULKAN, KN_BACKEND_CPU, KN_BACKEND_COUNT } kn_backend;
-extern const char *const kn_backend_names[KN_BACKEND_COUNT];
-
-/* One `ollama serve` that is ours, on one device. */
-typedef struct kn_worker_config {
-    char id[KN_WORKER_ID_BYTES];      /* made from backend and PCI address, or the port where there is none */
-    char *executable, *models, *home; /* absolute paths */
-    kn_address address;
-    uint32_t max_loaded_models, context_length;
-    kn_backend backend;
-    char uuid[KN_GPU_UUID_BYTES]; /* CUDA only */
-    uint32_t index;               /* Vulkan only */
-    kn_pci_address pci;           /* empty for the CPU */
-} kn_worker_config;
+enum { KN_CONFIG_BYTES = 256 << 10, KN_WORKERS_MAX = 16 };
 
 typedef struct kn_config {
     kn_address listen, upstream, control;
