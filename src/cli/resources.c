@@ -49,7 +49,7 @@ static bool look(const kn_config *c, json_t **ret, kn_error *err) {
     bool ok = kn_loop_new(NULL, NULL, &s.loop, err) && kn_http_new(s.loop, &http, err) &&
               kn_upstream_new(http, &c->upstream, &limits, &upstream, err) && kn_watcher_new(s.loop, "", &watcher, err);
     if (ok) {
-        kn_watcher_add(watcher, NULL, upstream);
+        kn_watcher_set(watcher, upstream, NULL);
         kn_watcher_look(watcher, &s.look);
         ok = kn_loop_run(s.loop, err) && (s.report || kn_fail_nomem(err, TEXT_LIMIT));
     }

@@ -17,6 +17,10 @@
 typedef struct service {
     kn_loop *loop;
     kn_gateway *gateway;
+    const kn_config *config;
+    const char *config_from; /* NULL: there is none */
+    char token_from[PATH_MAX];
+    kn_error failure; /* why it could not begin */
 } service;
 
 /* One line at a time on standard error, where the service manager collects them. */
@@ -81,42 +85,52 @@ static bool find_token(const kn_config *c, bool configured, kn_token *ret, char 
     return kn_state_make_folder(c->state_dir, err) && kn_token_make_file(told, ret, err);
 }
 
-static bool serve(service *s, const kn_config *c, const char *from, kn_error *err) {
-    char told[PATH_MAX];
-    kn_token token;
-    if (!find_token(c, from, &token, told, sizeof told, err))
-        return kn_fail_within(err, "control token");
-    const kn_gateway_setup setup = { .config = c, .token = token.text, .loop = s->loop, .log = log_line };
-    bool ok = kn_gateway_new(&setup, &s->gateway, err);
-    explicit_bzero(&token, sizeof token);
-    if (!ok)
-        return false;
-    fprintf(stderr, "kuno: gateway mode: %s, for the Ollama at %s\n", kn_address_print(&c->listen).text,
-            kn_address_print(&c->upstream).text);
+static void ready(void *ctx) {
+    const service *s = ctx;
+    const kn_config *c = s->config;
+    if (c->worker_count)
+        fprintf(stderr, "kuno: managed mode: %s, with %zu %s and the Ollama at %s\n", kn_address_print(&c->listen).text,
+                c->worker_count, c->worker_count == 1 ? "worker" : "workers", kn_address_print(&c->upstream).text);
+    else
+        fprintf(stderr, "kuno: gateway mode: %s, for the Ollama at %s\n", kn_address_print(&c->listen).text,
+                kn_address_print(&c->upstream).text);
     fprintf(stderr, "kuno: control at %s with the token of %s; state in %s; settings from %s\n",
-            kn_address_print(&c->control).text, told, c->state_dir, from ? from : "nowhere, these are the usual ones");
-    return kn_loop_run(s->loop, err);
+            kn_address_print(&c->control).text, s->token_from, c->state_dir,
+            s->config_from ? s->config_from : "nowhere, these are the usual ones");
 }
 
-/* To pass everything on to the upstream instead would look like success. */
-static bool has_no_workers(const kn_config *c, kn_error *err) {
-    return c->worker_count == 0 ||
-           kn_fail(err, KN_E_UNSUPPORTED,
-                   "'managed' asks for workers, which this version cannot run; leave it out to serve the Ollama at %s",
-                   kn_address_print(&c->upstream).text);
+static void failed(void *ctx, const kn_error *err) {
+    service *s = ctx;
+    s->failure = *err;
+    kn_loop_stop(s->loop);
+}
+
+static bool serve(service *s, kn_error *err) {
+    kn_token token;
+    if (!find_token(s->config, s->config_from, &token, s->token_from, sizeof s->token_from, err))
+        return kn_fail_within(err, "control token");
+    const kn_gateway_setup setup = { .config = s->config,
+                                     .token = token.text,
+                                     .loop = s->loop,
+                                     .ready = ready,
+                                     .failed = failed,
+                                     .log = log_line,
+                                     .ctx = s };
+    bool ok = kn_gateway_new(&setup, &s->gateway, err);
+    explicit_bzero(&token, sizeof token);
+    ok = ok && kn_loop_run(s->loop, err);
+    return ok && (!s->failure.code || kn_fail(err, s->failure.code, "%s", s->failure.text));
 }
 
 int kn_serve_run(const kn_serve_options *o) {
-    service s = { 0 };
     kn_config c;
+    service s = { .config = &c };
     kn_error err = { 0 };
-    const char *from = NULL;
     keep_memory_private();
     raise_descriptor_limit();
-    if (!kn_service_config(o->config, &c, &from, &err))
+    if (!kn_service_config(o->config, &c, &s.config_from, &err))
         return kn_report("config", &err);
-    bool ok = has_no_workers(&c, &err) && kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) &&
-              serve(&s, &c, from, &err);
+    bool ok = kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) && serve(&s, &err);
     kn_gateway_free(s.gateway);
     if (s.loop)
         kn_loop_free(s.loop);

@@ -6,7 +6,7 @@
 #include "base/date.h"
 #include "base/json_form.h"
 #include "base/text.h"
-#include "gateway/internal.h"
+#include "gateway/managed.h"
 #include "gateway/status.h"
 #include "http/call.h"
 #include "http/reply.h"
@@ -129,7 +129,9 @@ static void resources_route(kn_exchange *x, kn_span body) {
 
 static void learning_route(kn_exchange *x, kn_span body) {
     (void)body;
-    kn_reply_json(x, 200, json_pack("{s:[]}", "workers"));
+    const kn_gateway *g = kn_exchange_listener(x);
+    kn_reply_json(x, 200,
+                  g->managed ? kn_crew_learning_json(kn_managed_crew(g->managed)) : json_pack("{s:[]}", "workers"));
 }
 
 /* ---- usage ---- */

@@ -6,6 +6,7 @@
 
 #include "base/date.h"
 #include "gateway/internal.h"
+#include "gateway/managed.h"
 
 enum { LINE_BYTES = 400 };
 
@@ -28,8 +29,17 @@ static void stop_now(kn_gateway *g) {
         stopped(g->stop_ctx);
 }
 
-static void usage_is_settled(void *ctx) {
+static void workers_have_ended(void *ctx, bool certain) {
+    (void)certain; /* those that have not are killed soon */
     stop_now(ctx);
+}
+
+static void usage_is_settled(void *ctx) {
+    kn_gateway *g = ctx;
+    if (g->managed)
+        kn_crew_stop(kn_managed_crew(g->managed), NULL, workers_have_ended, g);
+    else
+        stop_now(g);
 }
 
 /* The lease is free, so nothing will be counted any more; what was counted goes to the disk. */
@@ -92,20 +102,46 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
         !kn_meter_new(g->loop, g->disk, g->upstream, c->state_dir, &g->meter, err) ||
         !kn_lease_new(g->loop, g->state, g->disk, c->queue_limit, c->queue_timeout_ms, lease_changed, g, &g->lease,
                       err) ||
-        !kn_watcher_new(g->loop, "", &g->watcher, err))
+        !kn_watcher_new(g->loop, "", &g->watcher, err) ||
+        (c->worker_count && !kn_managed_new(g, &limits, &g->managed, err)))
         return false;
-    kn_watcher_add(g->watcher, NULL, g->upstream);
+    kn_watcher_set(g->watcher, g->upstream, g->managed ? kn_managed_crew(g->managed) : NULL);
     return true;
 }
 
-static bool listen_on_both(kn_gateway *g, kn_error *err) {
+static bool make_servers(kn_gateway *g, kn_error *err) {
     kn_server_limits limits = kn_server_limits_default();
     limits.connections = g->config->max_connections;
     limits.body_ms = g->config->stream_idle_timeout_ms;
     g->guard.port = kn_address_port(&g->config->control);
-    return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &limits, &g->private, err) &&
-           kn_server_listen(g->private, &g->config->control, &kn_control_service, g, NULL, err) &&
-           kn_server_listen(g->public, &g->config->listen, &kn_proxy_service, g, NULL, err);
+    return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &limits, &g->private, err);
+}
+
+static bool listen_on_both(kn_gateway *g, kn_error *err) {
+    if (!kn_server_listen(g->private, &g->config->control, &kn_control_service, g, NULL, err) ||
+        !kn_server_listen(g->public, &g->config->listen, &kn_proxy_service, g, NULL, err))
+        return false;
+    g->ready(g->log_ctx);
+    return true;
+}
+
+static void workers_have_started(void *ctx, const kn_error *failure) {
+    kn_gateway *g = ctx;
+    kn_error err = { 0 };
+    if (g->stopping)
+        stop_now(g);
+    else if (failure)
+        g->failed(g->log_ctx, failure);
+    else if (!listen_on_both(g, &err))
+        g->failed(g->log_ctx, &err);
+}
+
+/* Nobody is let in before every worker is known to be on its own device. */
+static bool begin(kn_gateway *g, kn_error *err) {
+    if (!g->managed)
+        return listen_on_both(g, err);
+    kn_crew_start(kn_managed_crew(g->managed), workers_have_started, g);
+    return true;
 }
 
 bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err) {
@@ -114,13 +150,15 @@ bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *e
         return kn_fail_nomem(err, sizeof *g);
     g->config = setup->config;
     g->loop = setup->loop;
+    g->ready = setup->ready;
+    g->failed = setup->failed;
     g->log_line = setup->log;
     g->log_ctx = setup->ctx;
     g->guard.loop = setup->loop;
     g->started_s = kn_date_now();
     g->stop_timer.fired = drain_time_is_over;
     snprintf(g->guard.token, sizeof g->guard.token, "%s", setup->token);
-    if (!open_state(g, err) || !make_parts(g, err) || !listen_on_both(g, err)) {
+    if (!open_state(g, err) || !make_parts(g, err) || !make_servers(g, err) || !begin(g, err)) {
         kn_gateway_free(g);
         return false;
     }
@@ -134,10 +172,12 @@ void kn_gateway_free(kn_gateway *g) {
         return;
     kn_server_free(g->public);
     kn_server_free(g->private);
+    kn_managed_end(g->managed);
     kn_disk_free(g->disk);
     kn_watcher_free(g->watcher);
     kn_lease_free(g->lease);
     kn_meter_free(g->meter);
+    kn_managed_free(g->managed);
     kn_upstream_free(g->upstream);
     kn_http_free(g->http);
     kn_loop_timer_close(g->loop, &g->stop_timer);

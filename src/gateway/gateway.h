@@ -6,6 +6,7 @@
  *     admission.h lease.h   whose turn it is; state.h what must survive a crash; disk.h where that is waited for
  *     meter.h usage.h catalog.h    what was really used
  *     proxy.c               clients ──► upstream
+ *     crew.h managed.h wish.h learning.h    clients ──► workers of our own (src/workers), where they are configured
  *     control.c             the owner: status, resources, usage, pause, resume
  *     refusal.h             errors of our own, in the language of the path
  *
@@ -26,17 +27,21 @@ typedef struct kn_gateway_setup {
     const kn_config *config; /* must outlive the gateway */
     const char *token;       /* of the control listener; copied */
     kn_loop *loop;
+    void (*ready)(void *ctx);
+    void (*failed)(void *ctx, const kn_error *err);
     void (*log)(void *ctx, const char *line); /* without its end */
     void *ctx;
 } kn_gateway_setup;
 
-/* Locks the state directory, reads what is in it, and listens. */
+/* Locks the state directory, reads what is in it, and listens: at once, or where there are workers when each of them is
+ * known to be what it should be. Then calls `ready`; or `failed`, and it never listens. */
 bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err);
 
 /* Cuts what is left; work that was cut leaves its marker. */
 void kn_gateway_free(kn_gateway *g);
 
-/* Nothing new is admitted; calls `stopped` when everything has come to its end, or after KN_DRAIN_MS. Again: at once.
+/* Nothing new is admitted, and workers of our own are ended; calls `stopped` when everything has come to its end, or
+ * after KN_DRAIN_MS. Again: at once.
  */
 void kn_gateway_stop(kn_gateway *g, void (*stopped)(void *ctx), void *ctx);
 

@@ -11,6 +11,7 @@
 #include "http/server.h"
 
 typedef struct kn_pause_wait kn_pause_wait;
+typedef struct kn_managed kn_managed;
 
 struct kn_gateway {
     const kn_config *config;
@@ -26,6 +27,7 @@ struct kn_gateway {
     kn_lease *lease;
     kn_observer observer; /* of the one request that holds the lease */
     kn_watcher *watcher;
+    kn_managed *managed;         /* NULL: there are no workers */
     kn_server *public, *private; /* clients of Ollama, and the owner */
     kn_guard guard;
 
@@ -40,6 +42,8 @@ struct kn_gateway {
     kn_pause_wait *pauses; /* owners who wait for the lease to be free */
     kn_timer stop_timer;
     bool stopping;
+    void (*ready)(void *ctx);
+    void (*failed)(void *ctx, const kn_error *err);
     void (*stopped)(void *ctx);
     void *stop_ctx;
 };

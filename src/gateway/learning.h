@@ -37,6 +37,11 @@ typedef enum kn_failure_class {
 } kn_failure_class;
 extern const char *const kn_failure_class_names[KN_FAILED_COUNT];
 
+typedef struct kn_companion {
+    kn_digest digest;
+    uint64_t context_length;
+} kn_companion;
+
 typedef struct kn_failure {
     int64_t at_s;
     kn_digest digest;
@@ -44,10 +49,7 @@ typedef struct kn_failure {
     kn_failure_class class;
     kn_gpu_bytes before, after; /* used, before and after the worker was stopped */
     size_t companion_count;
-    struct {
-        kn_digest digest;
-        uint64_t context_length;
-    } companions[KN_COMPANIONS_MAX];
+    kn_companion companions[KN_COMPANIONS_MAX];
     enum { KN_RETRY_NONE, KN_RETRY_UNDER_WAY, KN_RETRY_FAILED, KN_RETRY_SUCCEEDED } retry;
 } kn_failure;
 

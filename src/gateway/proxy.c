@@ -1,19 +1,12 @@
 /* Clients of Ollama: what is only metadata passes at once, everything else when its turn has come. */
+#include "gateway/proxy.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/internal.h"
+#include "gateway/loaded.h"
+#include "gateway/managed.h"
 #include "gateway/refusal.h"
-#include "gateway/route.h"
-
-/* One request, from its head to its end. */
-typedef struct request {
-    kn_entry entry;
-    kn_exchange *x;
-    kn_gateway *g;
-    kn_route_kind kind;
-    bool compressed; /* nothing can be learnt of its body */
-} request;
 
 static kn_work work_of(kn_route_class class) {
     return class == KN_ROUTE_INFERENCE ? KN_WORK_INFERENCE
@@ -21,7 +14,7 @@ static kn_work work_of(kn_route_class class) {
                                        : KN_WORK_OPAQUE;
 }
 
-static bool may_change_catalog(const request *r) {
+static bool may_change_catalog(const kn_request *r) {
     return r->kind.class != KN_ROUTE_INFERENCE;
 }
 
@@ -31,8 +24,7 @@ static kn_forward how_to_forward(const kn_gateway *g) {
     return (kn_forward){ .upstream_host = !kn_address_is_loopback(&g->config->listen) };
 }
 
-static void granted(kn_entry *e) {
-    request *r = KN_HOLDER(e, request, entry);
+void kn_request_forward(kn_request *r, kn_upstream *u) {
     kn_forward how = how_to_forward(r->g);
     how.watch_request = r->kind.observed && !r->compressed;
     how.drain_ms = r->g->config->stream_idle_timeout_ms;
@@ -40,11 +32,27 @@ static void granted(kn_entry *e) {
         kn_observer_begin(&r->g->observer, r->kind.input);
     if (may_change_catalog(r))
         kn_meter_catalog_changes(r->g->meter);
-    kn_exchange_forward(r->x, r->g->upstream, &how);
+    kn_exchange_forward(r->x, u, &how);
+}
+
+void kn_request_finish(kn_request *r, bool certain) {
+    r->held = false;
+    kn_lease_finish(r->g->lease, &r->entry, certain);
+    if (!r->x)
+        free(r);
+}
+
+static void granted(kn_entry *e) {
+    kn_request *r = KN_HOLDER(e, kn_request, entry);
+    r->held = true;
+    if (r->g->managed)
+        kn_managed_serve(r);
+    else
+        kn_request_forward(r, r->g->upstream);
 }
 
 static void refused(kn_entry *e, kn_refusal why) {
-    request *r = KN_HOLDER(e, request, entry);
+    kn_request *r = KN_HOLDER(e, kn_request, entry);
     kn_refuse_work(r->x, r->kind.dialect, why, kn_lease_admission(r->g->lease)->queued);
 }
 
@@ -61,15 +69,17 @@ static void on_request(kn_exchange *x, const kn_head *head) {
         kn_refuse_status(x, kind.dialect, 404);
         return;
     }
-    request *r = malloc(sizeof *r);
+    kn_request *r = malloc(sizeof *r);
     if (!r) {
         kn_refuse_status(x, kind.dialect, 503);
         return;
     }
-    *r = (request){ .entry = { .granted = granted, .refused = refused }, .x = x, .g = g, .kind = kind };
+    *r = (kn_request){ .entry = { .granted = granted, .refused = refused }, .x = x, .g = g, .kind = kind };
     r->compressed = kn_head_find(head, KN_FIELD_CONTENT_ENCODING, NULL);
     *kn_exchange_user(x) = r;
-    if (kind.class == KN_ROUTE_EXEMPT) {
+    if (g->managed && kn_loaded_is_asked(g, head)) {
+        kn_loaded_answer(r);
+    } else if (kind.class == KN_ROUTE_EXEMPT) {
         kn_forward how = how_to_forward(g);
         kn_exchange_forward(x, g->upstream, &how);
     } else {
@@ -78,13 +88,13 @@ static void on_request(kn_exchange *x, const kn_head *head) {
 }
 
 static void on_request_data(kn_exchange *x, kn_span data) {
-    request *r = *kn_exchange_user(x);
+    kn_request *r = *kn_exchange_user(x);
     kn_observer_feed(&r->g->observer, data.data, data.len);
 }
 
 /* A call counts when the upstream has accepted it, whatever becomes of its answer. */
 static void on_response(kn_exchange *x, const kn_head *head) {
-    request *r = *kn_exchange_user(x);
+    kn_request *r = *kn_exchange_user(x);
     if (r->kind.class != KN_ROUTE_INFERENCE || head->status / 100 != 2)
         return;
     const kn_observer *o = &r->g->observer;
@@ -92,35 +102,49 @@ static void on_response(kn_exchange *x, const kn_head *head) {
     kn_meter_count(r->g->meter, observed ? kn_observer_result(o) : KN_OBSERVED_UNCLEAR, o->name);
 }
 
+static void on_collected(kn_exchange *x, kn_span body, bool complete) {
+    kn_managed_collected(*kn_exchange_user(x), body, complete);
+}
+
 static void on_upstream_end(kn_exchange *x, kn_upstream_end end) {
-    request *r = *kn_exchange_user(x);
+    kn_request *r = *kn_exchange_user(x);
     if (r->kind.class == KN_ROUTE_EXEMPT)
         return;
-    bool certain = end == KN_UPSTREAM_COMPLETE || end == KN_UPSTREAM_UNSENT;
+    bool certain = end == KN_UPSTREAM_COMPLETE || end == KN_UPSTREAM_UNSENT, is_worker = r->stage == KN_STAGE_WORKER;
     explicit_bzero(&r->g->observer, sizeof r->g->observer);
     if (may_change_catalog(r))
         kn_meter_catalog_changes(r->g->meter);
-    kn_lease_finish(r->g->lease, &r->entry, certain);
-    if (!certain)
+    if (!certain && !is_worker)
         kn_gateway_log(r->g, "recovery required: the end of a request is not certain (%s)",
                        end == KN_UPSTREAM_BROKEN ? "broken" : "aborted");
+    if (is_worker)
+        kn_managed_ended(r, certain);
+    else
+        kn_request_finish(r, certain);
 }
 
 static void on_failed(kn_exchange *x, unsigned status) {
-    const request *r = *kn_exchange_user(x);
+    const kn_request *r = *kn_exchange_user(x);
     kn_refuse_status(x, r ? r->kind.dialect : KN_DIALECT_OLLAMA, status);
 }
 
 static void on_end(kn_exchange *x) {
-    request *r = *kn_exchange_user(x);
+    kn_request *r = *kn_exchange_user(x);
     if (!r)
         return;
+    r->x = NULL;
     kn_lease_leave(r->g->lease, &r->entry);
-    free(r);
+    if (r->held)
+        kn_managed_left(r);
+    else if (r->loaded)
+        kn_loaded_give_up(r);
+    else
+        free(r);
 }
 
 const kn_service kn_proxy_service = {
     .request = on_request,
+    .collected = on_collected,
     .request_data = on_request_data,
     .response = on_response,
     .failed = on_failed,

@@ -62,6 +62,29 @@ void kn_refuse_work(kn_exchange *x, kn_dialect dialect, kn_refusal why, size_t q
     reply(x, dialect, 503, text, fields);
 }
 
+void kn_refuse_place(kn_exchange *x, kn_dialect dialect, kn_job_refusal why) {
+    static const struct {
+        const char *text;
+        bool in_vain;
+    } rows[KN_JOB_REFUSAL_COUNT] = {
+        [KN_JOB_NO_WORKER] = { "kuno: no worker is ready", false },
+        [KN_JOB_UNKNOWN_MEMORY] = { "kuno: the free memory of no device is known", false },
+        [KN_JOB_TOO_LARGE] = { "kuno: the model is larger than any device", true },
+        [KN_JOB_MEMORY_TAKEN] = { "kuno: the memory that the model needs is taken", false },
+        [KN_JOB_LOAD_FAILED] = { "kuno: the model could not be loaded", false },
+        [KN_JOB_STATE] = { "kuno: the state directory cannot be written", false },
+    };
+    char fields[80];
+    snprintf(fields, sizeof fields, "Retry-After: %u\r\n%s", rows[why].in_vain ? RETRY_LATE_S : RETRY_SOON_S,
+             rows[why].in_vain ? "x-should-retry: false\r\n" : "");
+    reply(x, dialect, 503, rows[why].text, fields);
+}
+
+void kn_refuse_option(kn_exchange *x, kn_dialect dialect) {
+    reply(x, dialect, 400, "kuno: of the options that change how a model is loaded only num_ctx can be given here",
+          NULL);
+}
+
 void kn_refuse_status(kn_exchange *x, kn_dialect dialect, unsigned status) {
     static const struct {
         unsigned status;

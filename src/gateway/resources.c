@@ -12,9 +12,8 @@
 
 typedef struct watched {
     kn_watcher *w;
-    const char *worker;
-    kn_upstream *upstream;
-    kn_call *call; /* NULL: not under way */
+    const char *worker; /* NULL: the upstream */
+    kn_call *call;      /* NULL: not under way */
     const char *problem;
     kn_residents residents;
 } watched;
@@ -22,12 +21,13 @@ typedef struct watched {
 struct kn_watcher {
     kn_loop *loop;
     char *root;
-    kn_gpu_probe *probe;
-    bool probe_is_out; /* its thread has not come back to the loop yet */
-    bool probing;      /* and this look waits for it */
-    kn_task probed;    /* posted by the probe's thread */
+    kn_scanner *scanner;
+    kn_scan scan;
+    bool scanned; /* report is this look's */
     kn_timer deadline;
-    size_t count;
+    kn_upstream *upstream;
+    kn_crew *crew;
+    size_t count; /* of those that are asked in this look */
     watched watched[KN_WATCHED_MAX];
     kn_look *looks;
     bool looking;
@@ -78,7 +78,8 @@ static json_t *host_json(const char *root) {
 
 static json_t *make_report(kn_watcher *w) {
     json_t *devices = json_array(), *residency = json_array(), *errors = json_array();
-    kn_gpu_probe_read(w->probe, &w->report);
+    if (!w->scanned)
+        kn_scanner_read(w->scanner, &w->report);
     for (size_t i = 0; i < w->report.count; i++)
         json_array_append_new(devices, device_json(&w->report.devices[i]));
     for (size_t i = 0; i < w->report.problem_count; i++) {
@@ -99,8 +100,9 @@ static json_t *make_report(kn_watcher *w) {
 /* ---- the look ---- */
 
 static void finish(kn_watcher *w) {
-    w->looking = w->probing = false;
+    w->looking = false;
     kn_loop_timer_stop(&w->deadline);
+    kn_scanner_forget(&w->scan);
     for (size_t i = 0; i < w->count; i++) {
         watched *one = &w->watched[i];
         if (one->call) {
@@ -121,7 +123,7 @@ static void finish(kn_watcher *w) {
 }
 
 static void finish_if_complete(kn_watcher *w) {
-    bool complete = w->looking && !w->probing;
+    bool complete = w->looking && w->scanned;
     for (size_t i = 0; i < w->count; i++)
         complete = complete && !w->watched[i].call;
     if (complete)
@@ -132,15 +134,11 @@ static void time_is_over(kn_timer *t) {
     finish(KN_HOLDER(t, kn_watcher, deadline));
 }
 
-static void probe_is_through(kn_task *t) {
-    kn_watcher *w = KN_HOLDER(t, kn_watcher, probed);
-    w->probe_is_out = w->probing = false;
+static void cards_are_seen(kn_scan *scan, const kn_gpu_report *report) {
+    kn_watcher *w = KN_HOLDER(scan, kn_watcher, scan);
+    w->report = *report;
+    w->scanned = true;
     finish_if_complete(w);
-}
-
-static void probe_calls(void *ctx) {
-    kn_watcher *w = ctx;
-    kn_loop_post(w->loop, &w->probed);
 }
 
 static void answered(void *ctx, const kn_call_result *r) {
@@ -153,23 +151,34 @@ static void answered(void *ctx, const kn_call_result *r) {
     finish_if_complete(one->w);
 }
 
-static void ask(watched *one) {
+static void ask(watched *one, kn_upstream *upstream) {
     const kn_call_request request = {
         .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_GPU_DEADLINE_MS
     };
     one->problem = NULL;
-    if (!kn_call_start(one->upstream, &request, answered, one, &one->call, NULL))
+    if (!kn_call_start(upstream, &request, answered, one, &one->call, NULL))
         one->problem = "unreachable";
 }
 
-/* A probe that hangs since an earlier look is not waited for again. */
+/* A worker that does not run holds nothing. */
+static void watch(kn_watcher *w, const char *worker, kn_upstream *upstream) {
+    if (!upstream || w->count == KN_WATCHED_MAX)
+        return;
+    watched *one = &w->watched[w->count++];
+    *one = (watched){ .w = w, .worker = worker };
+    ask(one, upstream);
+}
+
 static void begin(kn_watcher *w) {
     w->looking = true;
-    w->probing = !w->probe_is_out && kn_gpu_probe_start(w->probe, probe_calls, w) == KN_GPU_STARTED;
-    w->probe_is_out |= w->probing;
-    for (size_t i = 0; i < w->count; i++)
-        ask(&w->watched[i]);
-    kn_loop_timer_after(w->loop, &w->deadline, w->probing || w->count ? KN_GPU_DEADLINE_MS : 0);
+    w->scanned = false;
+    w->count = 0;
+    if (w->upstream)
+        watch(w, NULL, w->upstream);
+    for (size_t i = 0; w->crew && i < kn_crew_count(w->crew); i++)
+        watch(w, kn_crew_id(w->crew, i), kn_crew_upstream(w->crew, i));
+    kn_loop_timer_after(w->loop, &w->deadline, KN_GPU_DEADLINE_MS);
+    kn_scanner_scan(w->scanner, &w->scan);
 }
 
 void kn_watcher_look(kn_watcher *w, kn_look *l) {
@@ -192,9 +201,13 @@ void kn_watcher_forget(kn_watcher *w, kn_look *l) {
         l->next->prev = l->prev;
 }
 
-void kn_watcher_add(kn_watcher *w, const char *worker, kn_upstream *upstream) {
-    if (w->count < KN_WATCHED_MAX)
-        w->watched[w->count++] = (watched){ .w = w, .worker = worker, .upstream = upstream };
+void kn_watcher_set(kn_watcher *w, kn_upstream *upstream, kn_crew *crew) {
+    w->upstream = upstream;
+    w->crew = crew;
+}
+
+kn_scanner *kn_watcher_scanner(kn_watcher *w) {
+    return w->scanner;
 }
 
 bool kn_watcher_new(kn_loop *loop, const char *root, kn_watcher **ret, kn_error *err) {
@@ -204,9 +217,9 @@ bool kn_watcher_new(kn_loop *loop, const char *root, kn_watcher **ret, kn_error 
         return kn_fail_nomem(err, sizeof *w);
     }
     w->loop = loop;
-    w->probed.run = probe_is_through;
+    w->scan.seen = cards_are_seen;
     w->deadline.fired = time_is_over;
-    if (!kn_gpu_probe_new(root, &w->probe, err)) {
+    if (!kn_scanner_new(loop, root, &w->scanner, err)) {
         free(w->root);
         free(w);
         return false;
@@ -218,7 +231,7 @@ bool kn_watcher_new(kn_loop *loop, const char *root, kn_watcher **ret, kn_error 
 void kn_watcher_free(kn_watcher *w) {
     if (!w)
         return;
-    kn_gpu_probe_free(w->probe);
+    kn_scanner_free(w->scanner);
     kn_loop_timer_close(w->loop, &w->deadline);
     for (size_t i = 0; i < w->count; i++) {
         if (w->watched[i].call)

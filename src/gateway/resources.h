@@ -7,10 +7,10 @@
 
 #include <jansson.h>
 
-#include "gpu/gpu.h"
+#include "gateway/crew.h"
 #include "http/upstream.h"
 
-enum { KN_WATCHED_MAX = 17 };
+enum { KN_WATCHED_MAX = KN_WORKERS_MAX + 1 };
 
 typedef struct kn_watcher kn_watcher;
 
@@ -18,9 +18,11 @@ typedef struct kn_watcher kn_watcher;
 bool kn_watcher_new(kn_loop *loop, const char *root, kn_watcher **ret, kn_error *err);
 void kn_watcher_free(kn_watcher *w); /* the loop must not turn any more */
 
-/* An Ollama whose models are looked at, at most KN_WATCHED_MAX. worker: its id; NULL: the upstream. Both must outlive
- * the watcher. */
-void kn_watcher_add(kn_watcher *w, const char *worker, kn_upstream *upstream);
+/* The Ollamas whose models are looked at: the upstream and those of our own (NULL: none). Both must outlive it. */
+void kn_watcher_set(kn_watcher *w, kn_upstream *upstream, kn_crew *crew);
+
+/* What it looks at the cards with, for others who must know. */
+kn_scanner *kn_watcher_scanner(kn_watcher *w);
 
 typedef struct kn_look kn_look;
 struct kn_look {

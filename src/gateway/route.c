@@ -36,6 +36,8 @@ static const struct row {
     { .class = KN_ROUTE_CATALOG }
 #define INFERENCE(under)                                                                                               \
     { .class = KN_ROUTE_INFERENCE, .observed = true, .input = (under) }
+#define PLACED(under, is_native, by)                                                                                   \
+    { .class = KN_ROUTE_INFERENCE, .observed = true, .input = (under), .native = (is_native), .load = (by) }
     { TEXT("GET"), TEXT("/"), false, EXEMPT },
     { TEXT("HEAD"), TEXT("/"), false, EXEMPT },
     { TEXT("GET"), TEXT("/api/version"), false, EXEMPT },
@@ -48,13 +50,13 @@ static const struct row {
     { TEXT("HEAD"), TEXT("/api/blobs/"), true, EXEMPT },
     { TEXT("GET"), TEXT("/v1/models"), false, EXEMPT },
     { TEXT("GET"), TEXT("/v1/models/"), true, EXEMPT },
-    { TEXT("POST"), TEXT("/api/generate"), false, INFERENCE(KN_INPUT_PROMPT) },
-    { TEXT("POST"), TEXT("/api/chat"), false, INFERENCE(KN_INPUT_MESSAGES) },
-    { TEXT("POST"), TEXT("/api/embed"), false, INFERENCE(KN_INPUT_INPUT) },
-    { TEXT("POST"), TEXT("/api/embeddings"), false, INFERENCE(KN_INPUT_PROMPT) },
-    { TEXT("POST"), TEXT("/v1/chat/completions"), false, INFERENCE(KN_INPUT_MESSAGES) },
-    { TEXT("POST"), TEXT("/v1/completions"), false, INFERENCE(KN_INPUT_PROMPT) },
-    { TEXT("POST"), TEXT("/v1/embeddings"), false, INFERENCE(KN_INPUT_INPUT) },
+    { TEXT("POST"), TEXT("/api/generate"), false, PLACED(KN_INPUT_PROMPT, true, "/api/generate") },
+    { TEXT("POST"), TEXT("/api/chat"), false, PLACED(KN_INPUT_MESSAGES, true, "/api/chat") },
+    { TEXT("POST"), TEXT("/api/embed"), false, PLACED(KN_INPUT_INPUT, true, "/api/embed") },
+    { TEXT("POST"), TEXT("/api/embeddings"), false, PLACED(KN_INPUT_PROMPT, true, "/api/embed") },
+    { TEXT("POST"), TEXT("/v1/chat/completions"), false, PLACED(KN_INPUT_MESSAGES, false, "/api/chat") },
+    { TEXT("POST"), TEXT("/v1/completions"), false, PLACED(KN_INPUT_PROMPT, false, "/api/generate") },
+    { TEXT("POST"), TEXT("/v1/embeddings"), false, PLACED(KN_INPUT_INPUT, false, "/api/embed") },
     { TEXT("POST"), TEXT("/v1/responses"), false, INFERENCE(KN_INPUT_INPUT) },
     { TEXT("POST"), TEXT("/v1/messages"), false, INFERENCE(KN_INPUT_MESSAGES) },
     { TEXT("POST"), TEXT("/v1/audio/transcriptions"), false, { .class = KN_ROUTE_INFERENCE } }, /* multipart */

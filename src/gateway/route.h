@@ -24,6 +24,8 @@ typedef struct kn_route_kind {
     kn_dialect dialect;
     bool observed; /* its body is JSON that names a model and has its input under … */
     kn_input input;
+    bool native;      /* … and has options */
+    const char *load; /* the route by which workers load its model; NULL: only the upstream serves it */
 } kn_route_kind;
 
 /* target: with its query, if any. */

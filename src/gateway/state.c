@@ -1,5 +1,6 @@
 #include "gateway/state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,12 +15,17 @@
 #include "base/file.h"
 #include "base/text.h"
 
-static const char marker_name[] = "upstream-in-flight", lock_name[] = "instance.lock", boot_name[] = "boot-id";
+static const char marker_name[] = "upstream-in-flight", lock_name[] = "instance.lock", boot_name[] = "boot-id",
+                  reserved_start[] = "reserved-";
+
+enum { NAME_BYTES = 128, RESERVED_MAX = 64 };
 
 struct kn_state {
     char *path;
     int dir_fd, lock_fd;
     bool uncertain, cleared;
+    size_t reserved_count; /* of those found at the start */
+    char reserved[RESERVED_MAX][NAME_BYTES];
 };
 
 /* Both the kernel's file and ours; not by kn_file_read, since files in /proc have no size. */
@@ -79,6 +85,24 @@ static bool lock(kn_state *s, kn_error *err) {
                : kn_fail(err, KN_E_IO, "'%s' cannot be locked: %s", lock_name, strerror(errno));
 }
 
+static bool make_marker(kn_state *s, const char *name, kn_error *err) {
+    int fd = openat(s->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return kn_fail(err, KN_E_OUTPUT, "'%s' cannot be written: %s", name, strerror(errno));
+    bool durable = fsync(fd) == 0;
+    close(fd);
+    if (durable && fsync(s->dir_fd) == 0)
+        return true;
+    kn_fail(err, KN_E_OUTPUT, "'%s' cannot be made durable: %s", name, strerror(errno));
+    unlinkat(s->dir_fd, name, 0); /* nothing was sent on the strength of it */
+    return false;
+}
+
+static bool remove_marker(kn_state *s, const char *name, kn_error *err) {
+    return (unlinkat(s->dir_fd, name, 0) == 0 && fsync(s->dir_fd) == 0) ||
+           kn_fail(err, KN_E_OUTPUT, "'%s' cannot be removed: %s", name, strerror(errno));
+}
+
 /* Durable before any marker is: else a crash would leave this boot's marker beside another boot's name. */
 static bool write_boot_id(kn_state *s, const kn_boot_id *before, const kn_boot_id *boot, kn_error *err) {
     if (!boot->text[0] || strcmp(before->text, boot->text) == 0)
@@ -96,24 +120,39 @@ static bool write_boot_id(kn_state *s, const kn_boot_id *before, const kn_boot_i
     return ok || kn_fail_within(err, "'%s'", boot_name);
 }
 
-/* Whether a marker is there, and whether it stays. Only an empty one, beside the name of another boot, proves that what
- * it stands for is over; anything else is a person's to judge. */
-static bool look_for_marker(kn_state *s, const kn_boot_id *before, const kn_boot_id *boot, kn_error *err) {
+/* Only an empty marker, beside the name of another boot, proves that what it stands for is over; anything else is a
+ * person's to judge. */
+static bool look_at_marker(kn_state *s, const char *name, bool rebooted, kn_error *err) {
     struct stat st;
-    if (fstatat(s->dir_fd, marker_name, &st, AT_SYMLINK_NOFOLLOW))
-        return errno == ENOENT || kn_fail(err, KN_E_IO, "'%s' cannot be looked at: %s", marker_name, strerror(errno));
-    bool rebooted = before->text[0] && boot->text[0] && strcmp(before->text, boot->text) != 0;
+    if (fstatat(s->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT || kn_fail(err, KN_E_IO, "'%s' cannot be looked at: %s", name, strerror(errno));
     if (!rebooted || !S_ISREG(st.st_mode) || st.st_size) {
         s->uncertain = true;
+        if (s->reserved_count < RESERVED_MAX && strlen(name) < NAME_BYTES)
+            memcpy(s->reserved[s->reserved_count++], name, strlen(name) + 1);
         return true;
     }
     s->cleared = true;
-    return kn_state_clear(s, err);
+    return remove_marker(s, name, err);
+}
+
+static bool look_for_reservations(kn_state *s, bool rebooted, kn_error *err) {
+    DIR *folder = opendir(s->path);
+    if (!folder)
+        return kn_fail(err, KN_E_IO, "cannot be read: %s", strerror(errno));
+    bool ok = true;
+    for (const struct dirent *e; ok && (e = readdir(folder));)
+        if (strncmp(e->d_name, reserved_start, sizeof reserved_start - 1) == 0)
+            ok = look_at_marker(s, e->d_name, rebooted, err);
+    closedir(folder);
+    return ok;
 }
 
 static bool compare_boots(kn_state *s, const kn_boot_id *boot, kn_error *err) {
     const kn_boot_id before = read_boot_id(s->dir_fd, boot_name);
-    return look_for_marker(s, &before, boot, err) && (s->uncertain || write_boot_id(s, &before, boot, err));
+    bool rebooted = before.text[0] && boot->text[0] && strcmp(before.text, boot->text) != 0;
+    return look_at_marker(s, marker_name, rebooted, err) && look_for_reservations(s, rebooted, err) &&
+           (s->uncertain || write_boot_id(s, &before, boot, err));
 }
 
 bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err) {
@@ -150,20 +189,34 @@ bool kn_state_was_cleared(const kn_state *s) {
     return s->cleared;
 }
 
-bool kn_state_mark(kn_state *s, kn_error *err) {
-    int fd = openat(s->dir_fd, marker_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return kn_fail(err, KN_E_OUTPUT, "'%s' cannot be written: %s", marker_name, strerror(errno));
-    bool durable = fsync(fd) == 0;
-    close(fd);
-    if (durable && fsync(s->dir_fd) == 0)
-        return true;
-    kn_fail(err, KN_E_OUTPUT, "'%s' cannot be made durable: %s", marker_name, strerror(errno));
-    unlinkat(s->dir_fd, marker_name, 0); /* nothing was sent on the strength of it */
+bool kn_state_was_reserved(const kn_state *s, const char *worker) {
+    for (size_t i = 0; i < s->reserved_count; i++)
+        if (strncmp(s->reserved[i], reserved_start, sizeof reserved_start - 1) == 0 &&
+            strcmp(s->reserved[i] + sizeof reserved_start - 1, worker) == 0)
+            return true;
     return false;
 }
 
+bool kn_state_mark(kn_state *s, kn_error *err) {
+    return make_marker(s, marker_name, err);
+}
+
 bool kn_state_clear(kn_state *s, kn_error *err) {
-    return (unlinkat(s->dir_fd, marker_name, 0) == 0 && fsync(s->dir_fd) == 0) ||
-           kn_fail(err, KN_E_OUTPUT, "'%s' cannot be removed: %s", marker_name, strerror(errno));
+    return remove_marker(s, marker_name, err);
+}
+
+static bool name_reservation(const char *worker, char name[NAME_BYTES], kn_error *err) {
+    return snprintf(name, NAME_BYTES, "%s%s", reserved_start, worker) < NAME_BYTES ||
+           kn_fail(err, KN_E_USAGE, "the name of a worker is too long");
+}
+
+bool kn_state_reserve(kn_state *s, const char *worker, kn_error *err) {
+    char name[NAME_BYTES];
+    return name_reservation(worker, name, err) && make_marker(s, name, err);
+}
+
+bool kn_state_release(kn_state *s, const char *worker, kn_error *err) {
+    char name[NAME_BYTES];
+    return name_reservation(worker, name, err) &&
+           (faccessat(s->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) || remove_marker(s, name, err));
 }

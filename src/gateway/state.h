@@ -2,7 +2,8 @@
  *
  *     instance.lock        empty; locked as long as a process uses the directory
  *     upstream-in-flight   empty; there while the upstream may be working for us
- *     boot-id              which boot of the machine wrote the marker
+ *     reserved-WORKER      empty; there while that worker of ours may be working
+ *     boot-id              which boot of the machine wrote the markers
  *     usage.json           usage.h's
  *     control-token        token.h's, only where none was given
  *
@@ -32,7 +33,7 @@ void kn_state_close(kn_state *s);
 /* Makes it and the folders above it, if they are missing, with mode 0700. */
 bool kn_state_make_folder(const char *path, kn_error *err);
 
-/* At kn_state_open: a marker was found, and nothing proves that what it stands for is over. */
+/* At kn_state_open: a marker or reservation was found, and nothing proves that what it stands for is over. */
 bool kn_state_is_uncertain(const kn_state *s);
 
 /* A marker was found and removed, since the machine has been booted since. */
@@ -41,5 +42,12 @@ bool kn_state_was_cleared(const kn_state *s);
 /* Both return when the disk has it, so they may take long; in another thread than the event loop's, one at a time. */
 bool kn_state_mark(kn_state *s, kn_error *err);
 bool kn_state_clear(kn_state *s, kn_error *err);
+
+/* The same for a worker. To release what is not reserved is no error. */
+bool kn_state_reserve(kn_state *s, const char *worker, kn_error *err);
+bool kn_state_release(kn_state *s, const char *worker, kn_error *err);
+
+/* A reservation of it was found at kn_state_open, and stays. */
+bool kn_state_was_reserved(const kn_state *s, const char *worker);
 
 #endif

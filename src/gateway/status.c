@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/date.h"
+#include "gateway/managed.h"
 
 static json_t *date_json(int64_t seconds) {
     kn_date d = kn_date_of(seconds);
@@ -31,11 +32,12 @@ json_t *kn_status_json(kn_gateway *g) {
                                  "checked_at", date_json(g->seen.checked_s));
     json_t *capabilities =
         json_pack("{s:b, s:b, s:b, s:b, s:b}", "image_generation", false, "image_previews", false, "managed_workers",
-                  false, "gpu_placement_guarantee", false, "usage_tracking", true);
-    return json_pack("{s:s, s:s, s:s, s:o, s:s*, s:o, s:o, s:o, s:[], s:n}", "version", KN_VERSION, "api", "kuno/v1",
-                     "mode", "gateway", "started_at", date_json(g->started_s), "boot_id",
-                     g->boot.text[0] ? g->boot.text : NULL, "upstream", upstream, "admission", kn_admission_json(g),
-                     "capabilities", capabilities, "workers", "image");
+                  g->managed != NULL, "gpu_placement_guarantee", false, "usage_tracking", true);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s*, s:o, s:o, s:o, s:o, s:n}", "version", KN_VERSION, "api", "kuno/v1",
+                     "mode", g->managed ? "managed_experimental" : "gateway", "started_at", date_json(g->started_s),
+                     "boot_id", g->boot.text[0] ? g->boot.text : NULL, "upstream", upstream, "admission",
+                     kn_admission_json(g), "capabilities", capabilities, "workers",
+                     g->managed ? kn_crew_status_json(kn_managed_crew(g->managed)) : json_array(), "image");
 }
 
 static json_t *use_json(const kn_use *use, const kn_catalog *catalog, int64_t now_s) {

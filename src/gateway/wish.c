@@ -204,6 +204,29 @@ static uint64_t usual_context(kn_json_text parameters) {
     return 0;
 }
 
+/* Adds the digest at the end of a path like /somewhere/blobs/sha256-….  The sum does not depend on the order. */
+static void add_weights(kn_digest *sum, const char *path, size_t len) {
+    static const char digits[] = "0123456789abcdef";
+    kn_digest one;
+    if (len < sizeof one.text || path[len - sizeof one.text] != '-' ||
+        !kn_digest_parse(path + len - (sizeof one.text - 1), sizeof one.text - 1, &one))
+        return;
+    for (size_t i = 0; i < sizeof one.text - 1; i++)
+        sum->text[i] = sum->text[i] ? digits[kn_hex_digit(sum->text[i]) ^ kn_hex_digit(one.text[i])] : one.text[i];
+}
+
+/* "FROM /…/sha256-…" and "ADAPTER /…/sha256-…", each in a line of its own. */
+static void read_weights(kn_json_text modelfile, kn_digest *sum) {
+    for (const char *at = modelfile.data, *end = at + modelfile.len; at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        const kn_json_text line = { at, (size_t)(stop - at) };
+        if (kn_json_starts(line, "FROM ") || kn_json_starts(line, "ADAPTER "))
+            add_weights(sum, line.data, line.len);
+        at = stop + 1;
+    }
+}
+
 bool kn_model_facts_read(const char *json, size_t len, kn_model_facts *ret, kn_error *err) {
     kn_model_facts f = { 0 };
     contexts c = { .count = 0 };
@@ -216,6 +239,8 @@ bool kn_model_facts_read(const char *json, size_t len, kn_model_facts *ret, kn_e
         char kind = kn_json_peek(&j);
         if (kn_json_is(key, "parameters") && kind == '"')
             f.usual_context = kn_json_string(&j, &text) ? usual_context(text) : 0;
+        else if (kn_json_is(key, "modelfile") && kind == '"' && kn_json_string(&j, &text))
+            read_weights(text, &f.weights);
         else if (kn_json_is(key, "model_info") && kind == '{')
             read_info(&j, &c);
         else

@@ -6,6 +6,7 @@
 #ifndef KN_GATEWAY_WISH_H
 #define KN_GATEWAY_WISH_H
 
+#include "gateway/catalog.h"
 #include "gateway/observer.h"
 #include "http/head.h"
 
@@ -25,8 +26,10 @@ bool kn_wish_read(kn_span body, kn_input input, bool native, kn_wish *ret);
 /* Whether a name stands for something that runs elsewhere: its tag is "cloud" or ends in "-cloud". */
 bool kn_name_is_cloud(const char *name);
 
-/* From an answer of /api/show. */
+/* From an answer of /api/show. Models of different names, texts and parameters may have the same weights; they share
+ * one load, which goes by the name of the one that was there first. */
 typedef struct kn_model_facts {
+    kn_digest weights;        /* of all its files with weights together; empty: not told */
     uint64_t trained_context; /* more than this is never loaded; 0: not told */
     uint64_t usual_context;   /* if the request says nothing; 0: the worker's */
 } kn_model_facts;

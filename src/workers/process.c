@@ -34,11 +34,11 @@ static KN_NORETURN void become(const kn_program *program, pid_t parent, int outp
         signal(changed[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(077);
-    close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* libraries open files of which we do not know */
-    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int nothing = open("/dev/null", O_RDONLY);
     bool ok = setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && chdir(program->folder) == 0 &&
               nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
               dup2(output, STDERR_FILENO) >= 0;
+    close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* libraries open files of which we do not know */
     if (ok && getppid() == parent)
         execve(program->path, program->argv, program->env);
     int cause = errno;

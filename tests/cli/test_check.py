@@ -53,13 +53,6 @@ class Checking(Case):
         self.kuno("check", *self.config(state_dir=str(self.folder / "state")))
         self.assertFalse((self.folder / "state").exists())
 
-    def test_workers(self):
-        """serve_refuses_workers_instead_of_doing_without_them"""
-        (self.folder / "config.json").write_text(re.findall(r"```json\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[1])
-        result = self.kuno("serve", "--config", "config.json")
-        self.assertEqual(result.code, 2)
-        self.assertRegex(result.err, "^kuno: serve: 'managed' asks for workers, which this version cannot run; .*\n$")
-
     def test_documents(self):
         """the_examples_of_the_documents_can_be_served"""
         examples = re.findall(r"```json\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

@@ -224,6 +224,31 @@ static void a_marker_that_is_no_file_is_a_persons_to_judge(void **state) {
     kn_state_close(s);
 }
 
+static void a_worker_is_reserved_until_its_end_is_proved(void **state) {
+    (void)state;
+    kn_error err = { 0 };
+    kn_state *s = open_state(monday);
+    assert_false(kn_state_was_reserved(s, "cpu-1"));
+    assert_true(kn_state_release(s, "cpu-1", &err)); /* what is not reserved */
+    assert_true(kn_state_reserve(s, "cpu-1", &err));
+    assert_true(kn_state_reserve(s, "cpu-2", &err));
+    assert_true(kn_state_release(s, "cpu-2", &err));
+    assert_true(is_there("reserved-cpu-1"));
+    assert_false(is_there("reserved-cpu-2"));
+    kn_state_close(s);
+    s = open_state(monday);
+    assert_true(kn_state_is_uncertain(s));
+    assert_true(kn_state_was_reserved(s, "cpu-1"));
+    assert_false(kn_state_was_reserved(s, "cpu-2"));
+    kn_state_close(s);
+    s = open_state(tuesday); /* which none of its work survives */
+    assert_false(kn_state_is_uncertain(s));
+    assert_true(kn_state_was_cleared(s));
+    assert_false(kn_state_was_reserved(s, "cpu-1"));
+    assert_false(is_there("reserved-cpu-1"));
+    kn_state_close(s);
+}
+
 static void one_process_at_a_time(void **state) {
     (void)state;
     kn_state *s = open_state(monday), *other = NULL;
@@ -275,6 +300,7 @@ int main(void) {
         TEST(a_marker_stays_until_its_end_is_proved),
         TEST(uncertainty_outlives_restarts_and_ends_with_the_boot),
         TEST(a_marker_that_is_no_file_is_a_persons_to_judge),
+        TEST(a_worker_is_reserved_until_its_end_is_proved),
         TEST(one_process_at_a_time),
         TEST(folders_are_made_and_must_be_ones_own),
         cmocka_unit_test(the_kernel_tells_the_boot),

@@ -1,0 +1,170 @@
+#include <string.h>
+
+#include "gateway/crew_internal.h"
+#include "gpu/host.h"
+
+/* ---- what is loaded ---- */
+
+void kn_crew_forget_list(kn_member *m) {
+    if (m->list) {
+        kn_call_cancel(m->list);
+        m->list = NULL;
+        m->crew->lists_out--;
+    }
+    m->listed = false;
+    kn_residents_free(&m->residents);
+}
+
+const kn_digest *kn_crew_weights(const kn_crew *p, const kn_digest *digest) {
+    for (size_t i = 0; i < p->kind_count; i++)
+        if (strcmp(p->kinds[i].digest.text, digest->text) == 0)
+            return &p->kinds[i].weights;
+    return digest;
+}
+
+void kn_crew_note_weights(kn_crew *p, const kn_digest *digest, const kn_digest *weights) {
+    size_t i = 0;
+    while (i < p->kind_count && strcmp(p->kinds[i].digest.text, digest->text) != 0)
+        i++;
+    if (i == p->kind_count && p->kind_count < KN_CREW_KINDS_MAX)
+        p->kind_count++;
+    i = KN_MIN(i, p->kind_count - 1);
+    memmove(&p->kinds[1], &p->kinds[0], i * sizeof p->kinds[0]);
+    p->kinds[0].digest = *digest;
+    p->kinds[0].weights = weights->text[0] ? *weights : *digest;
+}
+
+const kn_resident *kn_member_find(const kn_member *m, const kn_digest *weights) {
+    for (size_t i = 0; m->listed && i < m->residents.count; i++)
+        if (strcmp(kn_crew_weights(m->crew, &m->residents.items[i].digest)->text, weights->text) == 0)
+            return &m->residents.items[i];
+    return NULL;
+}
+
+/* Uses of what is loaded no more are forgotten. */
+static void forget_uses(kn_member *m) {
+    size_t kept = 0;
+    for (size_t i = 0; i < m->used_count; i++)
+        if (kn_member_find(m, &m->used[i].weights))
+            m->used[kept++] = m->used[i];
+    m->used_count = kept;
+}
+
+static void list_came(void *ctx, const kn_call_result *r) {
+    kn_member *m = ctx;
+    kn_crew *p = m->crew;
+    m->list = NULL;
+    p->lists_out--;
+    m->listed = r->end == KN_CALL_ANSWERED && r->status == 200 &&
+                kn_residents_read(r->body.data, r->body.len, &m->residents, NULL);
+    forget_uses(m);
+    if (!p->lists_out)
+        kn_crew_go_on(p, &p->when_listed);
+}
+
+/* A worker that cannot be asked at all is taken for one that has nothing to give. */
+void kn_crew_list(kn_crew *p, kn_crew_step *then) {
+    const kn_call_request request = {
+        .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_CREW_LIST_MS
+    };
+    p->when_listed = then;
+    for (size_t i = 0; i < p->count; i++) {
+        kn_member *m = &p->members[i];
+        kn_crew_forget_list(m);
+        if (kn_worker_state_of(m->worker) == KN_WORKER_READY &&
+            kn_call_start(kn_worker_upstream(m->worker), &request, list_came, m, &m->list, NULL))
+            p->lists_out++;
+    }
+    if (!p->lists_out)
+        kn_crew_go_on(p, &p->when_listed);
+}
+
+/* ---- what memory there is ---- */
+
+/* Whether anything of ours may be on the device. */
+static bool is_unloaded(const kn_crew *p, unsigned device) {
+    for (size_t i = 0; i < p->count; i++) {
+        const kn_member *m = &p->members[i];
+        kn_worker_state state = kn_worker_state_of(m->worker);
+        bool empty = state == KN_WORKER_STOPPED || state == KN_WORKER_RESTING || (m->listed && !m->residents.count);
+        if (m->device == device && !empty)
+            return false;
+    }
+    return true;
+}
+
+static kn_gpu_bytes used_of(const kn_gpu_device *d) {
+    if (d->used.known)
+        return d->used;
+    bool known = d->total.known && d->free.known && d->free.bytes <= d->total.bytes;
+    return (kn_gpu_bytes){ known, known ? d->total.bytes - d->free.bytes : 0 };
+}
+
+static void read_device(kn_crew *p, unsigned i, const kn_gpu_report *r) {
+    p->total[i] = p->free[i] = p->used[i] = (kn_gpu_bytes){ 0 };
+    for (size_t k = 0; k < r->count; k++) {
+        const kn_gpu_device *d = &r->devices[k];
+        if (!kn_pci_equal(&d->pci, &p->devices[i]))
+            continue;
+        p->total[i] = d->total;
+        p->free[i] = d->free;
+        p->used[i] = used_of(d);
+    }
+}
+
+/* The processor's memory is the machine's, as far as this process may have it. */
+static void read_host(kn_crew *p, unsigned i) {
+    kn_host_memory m = kn_host_memory_read("");
+    p->total[i] = (kn_gpu_bytes){ m.total > 0, KN_MIN(m.total, m.limit) };
+    p->free[i] = (kn_gpu_bytes){ m.available > 0, KN_MIN(m.available, m.limit) };
+    p->used[i] = (kn_gpu_bytes){ m.total && m.available, m.total - m.available };
+}
+
+/* A driver that knows its cards by UUID must say the same of the place as the configuration. */
+static bool has_another_uuid(const kn_member *m, const kn_gpu_report *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        const kn_gpu_device *d = &r->devices[i];
+        if (kn_pci_equal(&d->pci, &m->config->pci))
+            return m->config->uuid[0] && d->uuid[0] && strcmp(d->uuid, m->config->uuid) != 0;
+    }
+    return false;
+}
+
+static void take_report(kn_crew *p, const kn_gpu_report *r) {
+    for (unsigned i = 0; i < p->device_count; i++) {
+        if (p->devices[i].text[0])
+            read_device(p, i, r);
+        else
+            read_host(p, i);
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        kn_member *m = &p->members[i];
+        m->wrong_card = has_another_uuid(m, r);
+        if (is_unloaded(p, m->device))
+            kn_learning_saw_unloaded(&m->learning, p->used[m->device]);
+    }
+    p->measured = true;
+    kn_crew_go_on(p, &p->when_measured);
+}
+
+static void cards_are_seen(kn_scan *scan, const kn_gpu_report *r) {
+    take_report(KN_HOLDER(scan, kn_crew, scan), r);
+}
+
+static void host_is_seen(kn_crew *p) {
+    static const kn_gpu_report none;
+    take_report(p, &none);
+}
+
+/* Drivers are asked only where there is a card to ask about. */
+void kn_crew_measure(kn_crew *p, kn_crew_step *then) {
+    bool cards = false;
+    for (unsigned i = 0; i < p->device_count; i++)
+        cards |= p->devices[i].text[0] != 0;
+    p->when_measured = then;
+    p->scan.seen = cards_are_seen;
+    if (cards)
+        kn_scanner_scan(p->scanner, &p->scan);
+    else
+        kn_crew_after(p, 0, host_is_seen);
+}

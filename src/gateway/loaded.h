@@ -1,0 +1,21 @@
+/* What is loaded anywhere: the lists (/api/ps) of all workers and of the upstream as one, in the form of one of them.
+ * Internal to the room. */
+#ifndef KN_GATEWAY_LOADED_H
+#define KN_GATEWAY_LOADED_H
+
+#include "gateway/proxy.h"
+
+/* Whether a request asks for that. One that comes from a web page, or by a name that is not this machine's own, is the
+ * upstream's to judge, and gets its list alone. */
+bool kn_loaded_is_asked(const kn_gateway *g, const kn_head *head);
+
+/* Answers it, sooner or later. Whoever does not answer in time is left out. */
+void kn_loaded_answer(kn_request *r);
+
+/* The exchange is over: gives up what is under way, and the request's memory. */
+void kn_loaded_give_up(kn_request *r);
+
+/* The models of one list, as they stand there, are added behind those of another: "{…},{…}". */
+bool kn_loaded_add(kn_buf *models, const char *json, size_t len);
+
+#endif

@@ -1,0 +1,273 @@
+#include "gateway/managed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/refusal.h"
+
+enum { FACTS_MAX = 64, FACTS_MS = 10 * 1000 };
+
+struct kn_managed {
+    kn_gateway *g;
+    kn_crew *crew;
+    kn_request *stops; /* for which workers are being stopped */
+    size_t fact_count;
+    struct {
+        kn_digest digest;
+        kn_model_facts facts;
+    } facts[FACTS_MAX]; /* of models that were asked for, the last one first */
+};
+
+/* Nothing of the request is running anywhere. */
+static void finish_unserved(kn_request *r) {
+    r->stage = KN_STAGE_OVER;
+    kn_request_finish(r, true);
+}
+
+static void refuse(kn_request *r, void (*with)(kn_exchange *x, kn_dialect dialect)) {
+    if (r->x)
+        with(r->x, r->kind.dialect);
+    finish_unserved(r);
+}
+
+static void say_too_large(kn_exchange *x, kn_dialect dialect) {
+    kn_refuse_status(x, dialect, 413);
+}
+
+/* ---- to the upstream ---- */
+
+static void pass(kn_request *r) {
+    r->stage = KN_STAGE_UPSTREAM;
+    kn_request_forward(r, r->g->upstream);
+}
+
+static void workers_have_stopped(void *ctx, bool certain) {
+    kn_managed *m = ctx;
+    kn_request *r = m->stops;
+    m->stops = NULL;
+    if (!certain) { /* something of ours may still have the memory that the upstream is about to use */
+        kn_gateway_log(m->g, "recovery required: a worker cannot be ended");
+        r->stage = KN_STAGE_OVER;
+        if (r->x)
+            kn_refuse_work(r->x, r->kind.dialect, KN_REFUSED_RECOVERY, 0);
+        kn_request_finish(r, false);
+    } else if (!r->x) {
+        finish_unserved(r);
+    } else {
+        pass(r);
+    }
+}
+
+static void stop_workers_and_pass(kn_request *r) {
+    kn_managed *m = r->g->managed;
+    r->stage = KN_STAGE_STOP;
+    m->stops = r;
+    kn_crew_stop(m->crew, NULL, workers_have_stopped, m);
+}
+
+/* ---- to a worker ---- */
+
+static void placed(kn_crew_job *j, kn_upstream *u) {
+    kn_request *r = KN_HOLDER(j, kn_request, job);
+    r->stage = KN_STAGE_WORKER;
+    if (r->x)
+        kn_request_forward(r, u);
+    else
+        kn_managed_ended(r, true);
+}
+
+static void refused(kn_crew_job *j, kn_job_refusal why) {
+    kn_request *r = KN_HOLDER(j, kn_request, job);
+    if (r->x)
+        kn_refuse_place(r->x, r->kind.dialect, why);
+    finish_unserved(r);
+}
+
+static void over(kn_crew_job *j, bool certain) {
+    kn_request *r = KN_HOLDER(j, kn_request, job);
+    if (!certain)
+        kn_gateway_log(r->g, "recovery required: a worker cannot be ended");
+    r->stage = KN_STAGE_OVER;
+    kn_request_finish(r, certain);
+}
+
+static void place(kn_request *r, const kn_model_facts *f) {
+    r->stage = KN_STAGE_PLACE;
+    r->job.facts = *f;
+    kn_crew_place(r->g->managed->crew, &r->job);
+}
+
+static void remember_facts(kn_managed *m, const kn_digest *digest, const kn_model_facts *f) {
+    m->fact_count = KN_MIN(m->fact_count + 1, (size_t)FACTS_MAX);
+    memmove(&m->facts[1], &m->facts[0], (m->fact_count - 1) * sizeof m->facts[0]);
+    m->facts[0].digest = *digest;
+    m->facts[0].facts = *f;
+}
+
+/* Who cannot be described is served by the upstream, which will say why. */
+static void facts_came(void *ctx, const kn_call_result *answer) {
+    kn_request *r = ctx;
+    kn_model_facts f;
+    r->facts = NULL;
+    if (answer->end != KN_CALL_ANSWERED || answer->status != 200 ||
+        !kn_model_facts_read(answer->body.data, answer->body.len, &f, NULL)) {
+        stop_workers_and_pass(r);
+        return;
+    }
+    remember_facts(r->g->managed, &r->job.digest, &f);
+    place(r, &f);
+}
+
+static void ask_for_facts(kn_request *r) {
+    json_t *body = json_pack("{s:s}", "model", r->wish.model);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    const kn_call_request request = {
+        .method = "POST", .target = "/api/show", .json = text, .answer_limit = KN_FACTS_BYTES, .within_ms = FACTS_MS
+    };
+    r->stage = KN_STAGE_FACTS;
+    bool ok = text && kn_call_start(r->g->upstream, &request, facts_came, r, &r->facts, NULL);
+    free(text);
+    if (!ok)
+        stop_workers_and_pass(r);
+}
+
+/* A description never changes without the digest. */
+static void find_facts(kn_request *r) {
+    const kn_managed *m = r->g->managed;
+    for (size_t i = 0; i < m->fact_count; i++) {
+        if (strcmp(m->facts[i].digest.text, r->job.digest.text) != 0)
+            continue;
+        const kn_model_facts f = m->facts[i].facts;
+        place(r, &f);
+        return;
+    }
+    ask_for_facts(r);
+}
+
+/* To have a model unloaded takes no place: it goes where the model is, or to the upstream, which may have it. */
+static void pass_to_holder(kn_request *r) {
+    r->stage = KN_STAGE_PLACE;
+    if (!kn_crew_place_at_holder(r->g->managed->crew, &r->job))
+        pass(r);
+}
+
+static void decide(kn_request *r, const kn_model *model) {
+    bool is_cloud_name = kn_name_is_cloud(r->wish.model), unloads = r->wish.at_once && !r->wish.has_input;
+    if (model ? model->remote : is_cloud_name) {
+        pass(r);
+        return;
+    }
+    if (!model || is_cloud_name) {
+        stop_workers_and_pass(r);
+        return;
+    }
+    if (r->wish.loads_otherwise) {
+        refuse(r, kn_refuse_option);
+        return;
+    }
+    r->job = (kn_crew_job){ .wish = &r->wish,
+                            .digest = model->digest,
+                            .bytes = model->bytes,
+                            .preload = r->kind.load,
+                            .placed = placed,
+                            .refused = refused,
+                            .over = over };
+    if (unloads && strcmp(r->kind.load, "/api/embed") != 0)
+        pass_to_holder(r);
+    else
+        find_facts(r);
+}
+
+static void catalog_is_ready(kn_catalog_wait *w) {
+    kn_request *r = KN_HOLDER(w, kn_request, catalog);
+    decide(r, kn_catalog_find(kn_meter_catalog(r->g->meter), r->wish.model, strlen(r->wish.model)));
+}
+
+void kn_managed_collected(kn_request *r, kn_span body, bool complete) {
+    if (!complete) {
+        refuse(r, say_too_large);
+    } else if (!kn_wish_read(body, r->kind.input, r->kind.native, &r->wish)) {
+        stop_workers_and_pass(r);
+    } else {
+        r->stage = KN_STAGE_CATALOG;
+        r->catalog.ready = catalog_is_ready;
+        kn_meter_refresh(r->g->meter, &r->catalog);
+    }
+}
+
+void kn_managed_serve(kn_request *r) {
+    if (r->kind.class == KN_ROUTE_CATALOG) {
+        pass(r);
+    } else if (r->kind.load && !r->compressed) {
+        r->stage = KN_STAGE_BODY;
+        kn_exchange_collect(r->x, KN_MANAGED_BODY_MAX);
+    } else {
+        stop_workers_and_pass(r);
+    }
+}
+
+void kn_managed_left(kn_request *r) {
+    switch (r->stage) {
+    case KN_STAGE_BODY: break;
+    case KN_STAGE_CATALOG: kn_meter_forget(r->g->meter, &r->catalog); break;
+    case KN_STAGE_FACTS:
+        if (r->facts)
+            kn_call_cancel(r->facts);
+        break;
+    default: return; /* goes on to its end by itself */
+    }
+    finish_unserved(r);
+}
+
+void kn_managed_ended(kn_request *r, bool certain) {
+    r->stage = KN_STAGE_OVER;
+    kn_crew_finish(r->g->managed->crew, &r->job, certain);
+}
+
+/* ---- */
+
+static void log_line(void *ctx, const char *line) {
+    kn_gateway_log(ctx, "%s", line);
+}
+
+bool kn_managed_new(kn_gateway *g, const kn_upstream_limits *limits, kn_managed **ret, kn_error *err) {
+    kn_managed *m = calloc(1, sizeof *m);
+    if (!m)
+        return kn_fail_nomem(err, sizeof *m);
+    m->g = g;
+    const kn_crew_setup setup = { .config = g->config,
+                                  .http = g->http,
+                                  .limits = limits,
+                                  .state = g->state,
+                                  .disk = g->disk,
+                                  .scanner = kn_watcher_scanner(g->watcher),
+                                  .log = log_line,
+                                  .ctx = g };
+    if (!kn_crew_new(&setup, &m->crew, err)) {
+        free(m);
+        return false;
+    }
+    *ret = m;
+    return true;
+}
+
+void kn_managed_end(kn_managed *m) {
+    if (!m)
+        return;
+    kn_crew_end(m->crew);
+    if (m->stops)
+        finish_unserved(m->stops);
+    m->stops = NULL;
+}
+
+void kn_managed_free(kn_managed *m) {
+    if (!m)
+        return;
+    kn_crew_free(m->crew);
+    free(m);
+}
+
+kn_crew *kn_managed_crew(kn_managed *m) {
+    return m->crew;
+}

@@ -1,0 +1,35 @@
+/* Requests where there are workers: which of them a request goes to, or that it goes to the upstream after all.
+ *
+ *     names a model of the catalogue ─► the crew finds it a worker
+ *     names one that runs elsewhere  ─► the upstream, which sends it there
+ *     changes the catalogue          ─► the upstream, which owns it
+ *     anything else                  ─► all workers are stopped, then the upstream: it may load what it likes
+ *
+ * The body is read into memory when the request's turn has come, so there is one at a time. Internal to the room. */
+#ifndef KN_GATEWAY_MANAGED_H
+#define KN_GATEWAY_MANAGED_H
+
+#include "gateway/crew.h"
+#include "gateway/proxy.h"
+
+enum { KN_MANAGED_BODY_MAX = 64 << 20 };
+
+bool kn_managed_new(kn_gateway *g, const kn_upstream_limits *limits, kn_managed **ret, kn_error *err);
+
+/* First what runs, before the disk's thread ends; then the rest. */
+void kn_managed_end(kn_managed *m);
+void kn_managed_free(kn_managed *m);
+
+kn_crew *kn_managed_crew(kn_managed *m);
+
+/* The request holds the lease: serves it, sooner or later, by kn_request_forward, kn_request_finish or an answer. */
+void kn_managed_serve(kn_request *r);
+void kn_managed_collected(kn_request *r, kn_span body, bool complete);
+
+/* Its client has left before it was forwarded anywhere. */
+void kn_managed_left(kn_request *r);
+
+/* What it was forwarded to is through with it. */
+void kn_managed_ended(kn_request *r, bool certain);
+
+#endif

@@ -1,0 +1,47 @@
+/* A request of a client of Ollama, from its head to its end. Internal to the room. */
+#ifndef KN_GATEWAY_PROXY_H
+#define KN_GATEWAY_PROXY_H
+
+#include "gateway/crew.h"
+#include "gateway/internal.h"
+#include "gateway/route.h"
+#include "http/call.h"
+
+/* How far a request that holds the lease has got, where there are workers. */
+typedef enum kn_stage {
+    KN_STAGE_NONE,
+    KN_STAGE_BODY,     /* its body is read */
+    KN_STAGE_CATALOG,  /* its model is looked up */
+    KN_STAGE_FACTS,    /* and described */
+    KN_STAGE_STOP,     /* workers are stopped for it */
+    KN_STAGE_PLACE,    /* the crew looks for a worker */
+    KN_STAGE_WORKER,   /* one of them has it */
+    KN_STAGE_UPSTREAM, /* the upstream has it */
+    KN_STAGE_OVER,     /* it is being made certain that nothing of it goes on */
+} kn_stage;
+
+typedef struct kn_loaded kn_loaded;
+
+typedef struct kn_request {
+    kn_entry entry;
+    kn_exchange *x; /* NULL: it is over, though its work may not be */
+    kn_gateway *g;
+    kn_route_kind kind;
+    bool compressed; /* nothing can be learnt of its body */
+    bool held;       /* it has the lease */
+
+    kn_stage stage;
+    kn_wish wish;
+    kn_catalog_wait catalog;
+    kn_call *facts;
+    kn_crew_job job;
+    kn_loaded *loaded; /* it asks what is loaded */
+} kn_request;
+
+/* To the upstream, or to a worker. */
+void kn_request_forward(kn_request *r, kn_upstream *u);
+
+/* Gives the lease back, and the request's memory if its exchange is over. */
+void kn_request_finish(kn_request *r, bool certain);
+
+#endif

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""A stand-in for `ollama serve` as a worker. What it is to do it reads from stub.json in its HOME, since its environment
+is all the server's; what it has done it appends to stub.log there, one line each.
+
+    models      {name: digest}
+    devices     lines that it tells of its devices, without their beginning
+    bytes       what a load takes
+    vram        how much of a load is on the card (1, 0.5, 0)
+    fail        {name: "memory" | "error" | "exit" | "hang" | "other"}: what comes of loading that model
+    fail_beside the same, only while something else is loaded
+    cut         end in the middle of the answer of a request
+    stubborn    SIGTERM is ignored
+    start       "exit" | "silent": instead of starting"""
+
+import http.server
+import json
+import os
+import pathlib
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+
+HOME = pathlib.Path(os.environ["HOME"])
+PORT = int(os.environ["OLLAMA_HOST"].rsplit(":", 1)[1])
+CONTEXT = int(os.environ["OLLAMA_CONTEXT_LENGTH"])
+loaded = {}  # digest: (name, context)
+
+
+def setup():
+    return json.loads((HOME / "stub.json").read_text())
+
+
+def note(*words):
+    with (HOME / "stub.log").open("a") as log:
+        print(*words, file=log)
+
+
+def tell(message, rest=""):
+    print(f'time=2026-01-01T00:00:00.000Z level=INFO source=stub.py:1 msg="{message}"{rest}', file=sys.stderr, flush=True)
+
+
+def full(name):
+    return name if ":" in name else name + ":latest"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, format, *args):
+        pass
+
+    def answer(self, status, document):
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        s = setup()
+        if self.path == "/api/version":
+            self.answer(200, {"version": "0.0.0-stub"})
+        elif self.path == "/api/ps":
+            models = [{"name": name, "model": name, "digest": s.get("digests", s["models"])[name],
+                       "size": s.get("bytes", 1000), "size_vram": int(s.get("bytes", 1000) * s.get("vram", 0)),
+                       "expires_at": "2300-01-01T00:00:00Z", "context_length": context}
+                      for name, context in loaded.values()]
+            self.answer(200, {"models": models})
+        else:
+            self.answer(404, {"error": "not found"})
+
+    def load(self, s, name, context):
+        """True: it is loaded; else this has answered."""
+        digest = s["models"][name]
+        if digest in loaded and loaded[digest][1] == context:
+            return True
+        beside = s.get("fail_beside", {}).get(name) if set(loaded) - {digest} else None
+        how = s.get("fail", {}).get(name) or beside
+        note("load", name, context, how or "well")
+        if how == "memory":
+            self.answer(500, {"error": "model requires more system memory (9.9 GiB) than is available"})
+        elif how == "error":
+            self.answer(500, {"error": "secret words of a runner"})
+        elif how == "exit":
+            os._exit(3)
+        elif how == "hang":
+            time.sleep(600)
+        else:
+            loaded[digest] = name, context + 1 if how == "other" else context
+            return True
+        return False
+
+    def do_POST(self):
+        s = setup()
+        q = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name, given = full(q["model"]), q.get("prompt") or q.get("messages") or q.get("input")
+        if name not in s["models"]:
+            self.answer(404, {"error": "model not found"})
+            return
+        if not given and q.get("keep_alive") == 0:
+            note("unload", name)
+            loaded.pop(s["models"][name], None)
+            self.answer(200, {"done_reason": "unload"})
+            return
+        native = self.path.startswith("/api/")
+        context = (q.get("options") or {}).get("num_ctx", CONTEXT) if native else CONTEXT
+        if not self.load(s, name, context):
+            return
+        if not given:
+            self.answer(200, {"done_reason": "load"})
+            return
+        note("use", self.path, name)
+        if s.get("cut"):
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"5\r\nhello\r\n")
+            if s["cut"] == "exit":
+                os._exit(3)
+            if s["cut"] == "hang":
+                time.sleep(600)
+            self.close_connection = True
+            return
+        self.answer(200, {"worker": PORT, "path": self.path, "model": q["model"], "done": True})
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+def main():
+    s = setup()
+    note("start", os.getpid(), " ".join(sorted(name for name in os.environ)))
+    if s.get("stubborn"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if s.get("start") == "exit":
+        sys.exit(1)
+    if s.get("runner"):  # what it leaves behind if it is killed
+        subprocess.Popen(["sleep", "600"])
+    server = Server(("127.0.0.1", PORT), Handler)
+    print("some line of a log", flush=True)
+    if s.get("start") == "silent":
+        time.sleep(600)
+    tell(f"Listening on 127.0.0.1:{PORT} (version 0.0.0-stub)")
+    for device in s["devices"]:
+        tell("inference compute", " " + device)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    signal.pause()
+    while True:
+        signal.pause()
+
+
+main()

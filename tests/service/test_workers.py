@@ -1,0 +1,455 @@
+"""Workers of the server's own, played by stub_worker.py: where requests go, and what becomes of failures."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import sys
+
+import tap
+from harness import PATIENCE, Case, Server, free_ports, wait_until
+
+STUB = pathlib.Path(__file__).parent / "stub_worker.py"
+CPU = 'id=cpu library=cpu compute="" name=cpu driver="" pci_id="" total="1.0 GiB"'
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        return "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+    return False
+
+
+class Workers(Case):
+    """Two workers on the processor, each with room for one model."""
+
+    def setUp(self):
+        super().setUp()
+        self.addresses = free_ports(2)
+        self.homes = [self.folder / f"home{i}" for i in range(2)]
+        self.executable = self.folder / "ollama"
+        self.executable.write_text(f"#!{sys.executable}\n" + STUB.read_text())
+        self.executable.chmod(0o755)
+        for home in self.homes:
+            home.mkdir()
+            self.set_stub(home)
+
+    def set_stub(self, home, **more):
+        setup = {"models": self.upstream.models, "devices": [CPU], **more}
+        (home / "new").write_text(json.dumps(setup))
+        (home / "new").rename(home / "stub.json")
+
+    def managed(self, most=1, **more):
+        workers = [{"executable": str(self.executable), "models": str(self.folder / "models"), "home": str(home),
+                    "address": f"127.0.0.1:{port}", "max_loaded_models": most, "context_length": 512,
+                    "device": {"backend": "cpu"}} for home, port in zip(self.homes, self.addresses)]
+        return {"managed": {"reserve_bytes": 0, "workers": workers}, **more}
+
+    def start(self, most=1, **more):
+        server = Server(self, env={"OLLAMA_DEBUG": "2", "HTTP_PROXY": "x"}, **self.managed(most, **more)).wait_ready()
+        self.addCleanup(self.no_worker_is_left, server)
+        return server
+
+    def no_worker_is_left(self, server):
+        server.kill()
+        for pid in self.pids():
+            wait_until(lambda pid=pid: not is_alive(pid), f"the end of worker {pid}")
+
+    def notes(self, home=None, start=""):
+        lines = []
+        for one in [self.homes[home]] if home is not None else self.homes:
+            with contextlib.suppress(FileNotFoundError):
+                lines += (one / "stub.log").read_text().splitlines()
+        return [line for line in lines if line.startswith(start)]
+
+    def pids(self, home=None):
+        return [int(line.split()[1]) for line in self.notes(home, "start")]
+
+    def workers(self, server):
+        return server.own("GET", "status")[1]["workers"]
+
+    def place(self, answer):
+        """Which worker has answered: 0 or 1."""
+        status, _, body = answer
+        self.assertEqual(status, 200, body)
+        return self.addresses.index(json.loads(body)["worker"])
+
+    def failures(self, server, worker):
+        return server.own("GET", "learning")[1]["workers"][worker]["failures"]
+
+
+class Routing(Workers):
+    def test_warm(self):
+        """a_model_that_is_loaded_is_used_where_it_is"""
+        server = self.start()
+        first = self.place(server.generate(model="tiny"))
+        second = self.place(server.generate(model="other:7b"))
+        self.assertNotEqual(first, second)
+        for _ in range(3):
+            self.assertEqual(self.place(server.generate(model="tiny")), first)
+            self.assertEqual(self.place(server.generate(model="alias")), first)
+            self.assertEqual(self.place(server.generate(model="other:7b")), second)
+        self.assertEqual(len(self.notes(start="load")), 2)
+        self.assertEqual(self.upstream.worked(), [])
+
+    def test_routes(self):
+        """all_routes_of_models_go_to_workers_and_their_answers_come_back_unchanged"""
+        server = self.start()
+        bodies = {"/api/generate": "prompt", "/api/chat": "messages", "/api/embed": "input",
+                  "/api/embeddings": "prompt", "/v1/chat/completions": "messages", "/v1/completions": "prompt",
+                  "/v1/embeddings": "input"}
+        for path, key in bodies.items():
+            status, headers, body = server.ask("POST", path, {"model": "tiny", key: ["x"]})
+            answer = {"worker": self.addresses[0], "path": path, "model": "tiny", "done": True}
+            self.assertEqual((status, json.loads(body)), (200, answer), path)
+        self.assertEqual(self.upstream.worked(), [])
+        self.assertEqual(len(self.notes(start="use")), len(bodies))
+
+    def test_evict(self):
+        """the_model_that_was_used_longest_ago_makes_room"""
+        self.upstream.models["third:latest"] = "c" * 64
+        for home in self.homes:
+            self.set_stub(home)
+        server = self.start()
+        old = self.place(server.generate(model="tiny"))
+        self.place(server.generate(model="other:7b"))
+        self.assertEqual(self.place(server.generate(model="third")), old)
+        self.assertEqual(self.notes(start="unload"), ["unload tiny:latest"])
+        self.assertEqual(self.place(server.generate(model="tiny")), 1 - old)
+
+    def test_context(self):
+        """another_context_is_another_load"""
+        server = self.start()
+        first = self.place(server.generate(model="tiny"))
+        body = {"model": "tiny", "prompt": "x", "options": {"num_ctx": 256}}
+        second = self.place(server.ask("POST", "/api/generate", body))
+        self.assertNotEqual(first, second)
+        self.assertEqual([line.split()[2] for line in sorted(self.notes(start="load"))], ["256", "512"])
+        self.assertEqual(self.place(server.ask("POST", "/api/generate", body)), second)
+        self.assertEqual(self.place(server.ask("POST", "/v1/completions", body)), first)
+
+    def test_options(self):
+        """options_that_change_how_a_model_is_loaded_are_refused"""
+        server = self.start()
+        body = {"model": "tiny", "prompt": "x", "options": {"num_gpu": 1}}
+        status, _, text = server.ask("POST", "/api/generate", body)
+        self.assertEqual(status, 400)
+        self.assertIn(b"num_ctx", text)
+        self.assertEqual(server.ask("POST", "/v1/completions", body)[0], 200)  # where they mean nothing
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_unload(self):
+        """a_model_is_unloaded_where_it_is"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.assertEqual(server.ask("POST", "/api/generate", {"model": "tiny", "keep_alive": 0})[0], 200)
+        self.assertEqual(self.notes(start="unload"), ["unload tiny:latest"])
+        self.assertEqual(server.ask("POST", "/api/generate", {"model": "other:7b", "keep_alive": 0})[0], 200)
+        self.assertEqual(self.upstream.worked(), ["/api/generate"])  # which may have it
+        self.assertEqual(len(self.notes(start="load")), 1)
+
+    def test_unknown(self):
+        """what_is_not_understood_goes_to_the_upstream_when_no_worker_runs_any_more"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        for target, body in (("/api/generate", {"model": "nobody", "prompt": "x"}), ("/api/generate", b"not json"),
+                             ("/api/unknown", {}), ("/v1/responses", {"model": "tiny", "input": "x"})):
+            before = [pid for pid in self.pids() if is_alive(pid)]
+            self.assertEqual(len(before), 2, target)
+            count = len(self.upstream.worked())
+            self.assertEqual(server.ask("POST", target, body)[0], 200)
+            self.assertEqual(self.upstream.worked()[count:], [target])
+            self.assertFalse([pid for pid in before if is_alive(pid)])
+            self.assertEqual({w["state"] for w in self.workers(server)}, {"stopped"})
+            self.place(server.generate(model="tiny"))  # which starts them again
+
+    def test_catalog(self):
+        """changes_of_the_catalogue_and_cloud_models_leave_workers_alone"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        for target, body in (("/api/create", {"model": "new"}), ("/api/chat", {"model": "big:cloud", "messages": ["x"]}),
+                             ("/api/generate", {"model": "gpt:20b-cloud", "prompt": "x"})):
+            self.assertEqual(server.ask("POST", target, body)[0], 200)
+        self.assertEqual(self.upstream.worked(), ["/api/create", "/api/chat", "/api/generate"])
+        self.assertEqual(len(self.pids()), 2)
+        self.place(server.generate(model="tiny"))
+        self.assertEqual(len(self.notes(start="load")), 1)
+
+    def test_ps(self):
+        """what_is_loaded_anywhere_is_one_list"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.place(server.generate(model="other:7b"))
+        status, _, body = server.ask("GET", "/api/ps")
+        self.assertEqual(status, 200)
+        self.assertEqual([m["name"] for m in json.loads(body)["models"]],
+                         ["tiny:latest", "other:7b", "tiny:latest"])  # two workers, and the upstream
+        _, _, body = server.ask("GET", "/api/ps", headers={"Origin": "http://localhost:3000"})
+        self.assertEqual(len(json.loads(body)["models"]), 1)
+
+    def test_usage(self):
+        """uses_are_counted_and_loads_of_the_servers_own_are_not"""
+        server = self.start()
+        for _ in range(2):
+            self.place(server.generate(model="tiny"))
+        server.ask("POST", "/api/generate", {"model": "other:7b"})
+        uses = server.own("GET", "usage")[1]
+        self.assertEqual([(m["digest"], m["calls"]) for m in uses["models"]],
+                         [(self.upstream.models["tiny:latest"], 2)])
+        self.assertEqual(uses["unattributed_calls"], 0)
+
+    def test_large(self):
+        """a_request_that_is_too_large_to_be_read_is_refused"""
+        server = self.start()
+        with server.start_raw() as s:
+            s.recv(1)
+        connection = server.connect()
+        connection.putrequest("POST", "/api/generate")
+        connection.putheader("Content-Length", str(65 << 20))
+        connection.endheaders()
+        with contextlib.suppress(OSError):
+            for _ in range(65):
+                connection.send(b" " * (1 << 20))
+        with contextlib.suppress(OSError):
+            self.assertEqual(connection.getresponse().status, 413)
+        connection.close()
+        server.wait_idle()
+        self.place(server.generate(model="tiny"))
+
+    def test_status(self):
+        """the_owner_sees_workers_and_what_they_hold"""
+        server = self.start(most=3)
+        self.place(server.generate(model="tiny"))
+        server.wait_idle()
+        document = server.own("GET", "status")[1]
+        self.assertEqual(document["mode"], "managed_experimental")
+        self.assertTrue(document["capabilities"]["managed_workers"])
+        self.assertFalse(document["capabilities"]["gpu_placement_guarantee"])
+        first = document["workers"][0]
+        self.assertEqual((first["id"], first["backend"], first["state"], first["verified"], first["max_loaded_models"]),
+                         (f"cpu-{self.addresses[0]}", "cpu", "ready", True, 3))
+        self.assertEqual([(m["model"], m["context_length"], m["residency"]) for m in first["resident"]],
+                         [("tiny:latest", 512, "cpu")])
+        residency = server.own("GET", "resources")[1]["residency"]
+        self.assertIn((first["id"], "tiny:latest"), [(m["worker"], m["model"]) for m in residency])
+
+
+class Starting(Workers):
+    def refuses(self, reason, **stub):
+        self.set_stub(self.homes[1], **stub)
+        server = Server(self, **self.managed())
+        self.assertEqual(server.process.wait(PATIENCE), 2)
+        self.assertIn(f"worker cpu-{self.addresses[1]} does not start as configured: {reason}", server.text())
+        self.assertFalse(server.accepts(server.listen))
+        self.no_worker_is_left(server)
+
+    def test_devices(self):
+        """a_worker_with_another_device_is_refused_before_anybody_is_let_in"""
+        self.refuses("wrong_backend", devices=['id=0 library=CUDA pci_id=0000:04:00.0'])
+
+    def test_second(self):
+        """so_is_one_that_has_more_than_its_own"""
+        self.refuses("several_devices", devices=[CPU, 'id=0 library=CUDA pci_id=0000:04:00.0'])
+
+    def test_silent(self):
+        """so_is_one_that_tells_no_device"""
+        self.refuses("no_device_told", devices=[])
+
+    def test_exit(self):
+        """so_is_one_that_ends"""
+        self.refuses("exited", start="exit")
+
+    def test_missing(self):
+        """so_is_one_that_is_not_there"""
+        self.executable.unlink()
+        server = Server(self, **self.managed())
+        self.assertEqual(server.process.wait(PATIENCE), 2)
+        self.assertIn("cannot_start", server.text())
+
+    def test_environment(self):
+        """a_worker_gets_nothing_of_the_servers_environment"""
+        self.start()
+        names = self.notes(0, "start")[0].split()[2:]
+        for name in ("KUNO_CONTROL_TOKEN", "OLLAMA_DEBUG", "HTTP_PROXY"):
+            self.assertNotIn(name, names)
+        for name in ("HOME", "OLLAMA_NOPRUNE", "OLLAMA_NO_CLOUD", "CUDA_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES"):
+            self.assertIn(name, names)
+
+    def test_stop(self):
+        """stopping_the_server_stops_its_workers"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse([pid for pid in self.pids() if is_alive(pid)])
+        self.assertEqual(sorted(path.name for path in server.state.iterdir() if "reserved" in path.name), [])
+
+
+class Failing(Workers):
+    def test_memory(self):
+        """a_load_that_fails_is_learnt_from_and_another_worker_is_tried"""
+        self.set_stub(self.homes[0], fail={"tiny:latest": "memory"})
+        server = self.start()
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        failure, = self.failures(server, 0)
+        self.assertEqual((failure["digest"], failure["context_length"], failure["co_resident"], failure["retried"]),
+                         (self.upstream.models["tiny:latest"], 512, [], False))
+        self.assertIn(failure["class"], ("capacity", "external_pressure", "inconclusive"))  # it is a machine in use
+        self.assertGreater(failure["before_cleanup_bytes"], 0)
+        self.assertFalse(is_alive(self.pids(0)[0]))  # only the one that failed was ended
+        self.assertTrue(is_alive(self.pids(1)[0]))
+        server.wait_idle()
+        self.place(server.generate(model="other:7b"))
+        self.assertEqual(len(self.pids(0)), 2)
+
+    def test_everywhere(self):
+        """what_no_worker_can_load_is_refused_and_the_next_request_is_served"""
+        for home in self.homes:
+            self.set_stub(home, fail={"tiny:latest": "error"})
+        server = self.start()
+        status, headers, body = server.generate(model="tiny")
+        self.assertEqual(status, 503)
+        self.assertIn(b"could not be loaded", body)
+        self.assertNotIn(b"secret", body)
+        for worker in range(2):
+            self.assertEqual([f["class"] for f in self.failures(server, worker)], ["runtime"])
+        self.place(server.generate(model="other:7b"))
+        self.assertNotIn("secret", server.text())
+
+    def test_crash(self):
+        """a_worker_that_dies_while_it_loads_is_replaced_by_another"""
+        self.set_stub(self.homes[0], fail={"tiny:latest": "exit"})
+        server = self.start()
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        self.assertEqual([f["class"] for f in self.failures(server, 0)], ["runtime"])
+
+    def test_other(self):
+        """what_is_loaded_otherwise_than_it_should_be_is_not_used"""
+        self.set_stub(self.homes[0], fail={"tiny:latest": "other"})
+        server = self.start()
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        self.assertEqual([f["class"] for f in self.failures(server, 0)], ["verification"])
+        self.assertEqual(self.notes(0, "use"), [])
+
+    def test_artifact(self):
+        """another_artifact_under_the_name_is_not_used"""
+        self.set_stub(self.homes[0], digests={name: "d" * 64 for name in self.upstream.models})
+        server = self.start()
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        self.assertEqual([f["class"] for f in self.failures(server, 0)], ["verification"])
+
+    def test_alone(self):
+        """a_load_that_fails_beside_others_for_want_of_memory_is_tried_once_more_alone_if_memory_is_back"""
+        for home in self.homes:
+            self.set_stub(home, fail_beside={"other:7b": "memory"})
+        server = self.start(most=2)
+        first = self.place(server.generate(model="tiny"))
+        second = self.place(server.generate(model="other:7b"))
+        failure = self.failures(server, first)[0]
+        self.assertEqual([m["digest"] for m in failure["co_resident"]], [self.upstream.models["tiny:latest"]])
+        if failure["class"] == "capacity":  # else others used memory meanwhile
+            self.assertEqual((second, failure["retried"], failure["retry_succeeded"]), (first, True, True))
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_cut(self):
+        """an_answer_that_breaks_off_ends_its_worker_and_needs_no_recovery"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        pid = self.pids(0)[0]
+        self.set_stub(self.homes[0], cut="close")
+        with contextlib.suppress(Exception):
+            server.generate(model="tiny")
+        server.wait_idle()
+        self.assertFalse(is_alive(pid))
+        self.assertFalse(server.admission()["recovery_required"])
+        self.assertFalse(server.marker())
+        self.set_stub(self.homes[0])
+        self.place(server.generate(model="tiny"))
+
+    def test_exit(self):
+        """so_does_a_worker_that_dies_in_the_middle_of_one"""
+        server = self.start()
+        self.set_stub(self.homes[0], cut="exit", runner=True)
+        with contextlib.suppress(Exception):
+            server.generate(model="tiny")
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
+        self.set_stub(self.homes[0])
+        self.place(server.generate(model="tiny"))
+
+    def test_leave(self):
+        """a_client_that_leaves_a_worker_that_hangs_costs_the_worker_and_nothing_else"""
+        server = self.start(stream_idle_timeout_ms=500)
+        self.place(server.generate(model="tiny"))
+        self.set_stub(self.homes[0], cut="hang", stubborn=True)
+        with server.start_raw() as s:
+            s.recv(1)
+        server.wait_idle()
+        self.assertFalse(is_alive(self.pids(0)[0]))
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_leave_early(self):
+        """a_client_that_leaves_while_its_model_is_loaded_keeps_nobody_waiting_for_ever"""
+        server = self.start()
+        server.start_raw().close()
+        self.place(server.generate(model="other:7b"))
+        server.wait_idle()
+        self.assertFalse(server.marker())
+
+    def test_killed(self):
+        """a_worker_that_is_killed_comes_back"""
+        server = self.start()
+        os.kill(self.pids(0)[0], signal.SIGKILL)
+        wait_until(lambda: len(self.pids(0)) == 2, "the next one")
+        wait_until(lambda: self.workers(server)[0]["state"] == "ready", "that it is ready")
+
+
+class Crashing(Workers):
+    def test_orphans(self):
+        """what_a_server_that_was_killed_leaves_behind_is_ended_by_the_next_one"""
+        for home in self.homes:
+            self.set_stub(home, stubborn=True, runner=True)
+        server = self.start()
+        pids = self.pids()
+        os.kill(server.pid(), signal.SIGKILL)
+        server.process.wait()
+        self.assertTrue(all(is_alive(pid) for pid in pids))  # SIGTERM alone does not end these
+        for home in self.homes:
+            self.set_stub(home)
+        again = self.start()
+        self.assertFalse([pid for pid in pids if is_alive(pid)])
+        self.assertIn("workers of an earlier process", again.text())
+        self.place(again.generate(model="tiny"))  # nothing was under way
+
+    def test_death(self):
+        """workers_end_with_the_server_that_was_killed"""
+        server = self.start()
+        os.kill(server.pid(), signal.SIGKILL)
+        wait_until(lambda: not [pid for pid in self.pids() if is_alive(pid)], "their end")
+
+    def test_reservation(self):
+        """a_server_that_was_killed_while_a_worker_worked_admits_nothing_before_a_person_has_looked"""
+        server = self.start()
+        self.set_stub(self.homes[0], cut="hang")
+        with server.start_raw() as s:
+            s.recv(1)
+            name = f"reserved-cpu-{self.addresses[0]}"
+            self.assertTrue((server.state / name).exists())
+            self.assertEqual(self.workers(server)[0]["state"], "busy")
+            os.kill(server.pid(), signal.SIGKILL)
+        server.process.wait()
+        self.set_stub(self.homes[0])
+        again = self.start()
+        self.assertTrue(again.admission()["recovery_required"])
+        first, second = self.workers(again)
+        self.assertEqual((first["state"], first["reason"]), ("quarantined", "reserved_before_restart"))
+        self.assertEqual(second["state"], "ready")
+        self.assertEqual(again.generate(model="tiny")[0], 503)
+        again.stop()
+        (again.state / name).unlink()
+        (again.state / "upstream-in-flight").unlink()
+        last = self.start()
+        self.place(last.generate(model="tiny"))
+
+
+if __name__ == "__main__":
+    tap.main()
