@@ -8,14 +8,19 @@ is all the server's; what it has done it appends to stub.log there, one line eac
     vram        how much of a load is on the card (1, 0.5, 0)
     fail        {name: "memory" | "error" | "exit" | "hang" | "other"}: what comes of loading that model
     fail_beside the same, only while something else is loaded
+    card        [file, PCI address]: loads are added to what that card has in use in this file (tests/gpu/scenario.h)
+    leak        bytes that stay in use there after a load has failed
+    dark        a line that is added to this file then
     cut         end in the middle of the answer of a request
     stubborn    SIGTERM is ignored
     start       "exit" | "silent": instead of starting"""
 
+import fcntl
 import http.server
 import json
 import os
 import pathlib
+import re
 import signal
 import socketserver
 import subprocess
@@ -40,6 +45,25 @@ def note(*words):
 
 def tell(message, rest=""):
     print(f'time=2026-01-01T00:00:00.000Z level=INFO source=stub.py:1 msg="{message}"{rest}', file=sys.stderr, flush=True)
+
+
+def use_card(s, amount):
+    """More is in use on the card, or less."""
+    if "card" not in s:
+        return
+    path, place = s["card"]
+    with open(path, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = re.sub(rf"(pci={place} .*used=)(\d+)", lambda m: m[1] + str(int(m[2]) + amount), file.read())
+        with open(path + ".new", "w") as new:
+            new.write(text)
+        os.rename(path + ".new", path)
+
+
+def leave(*_):
+    s = setup()
+    use_card(s, -len(loaded) * s.get("bytes", 1000))
+    os._exit(0)
 
 
 def full(name):
@@ -82,6 +106,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         beside = s.get("fail_beside", {}).get(name) if set(loaded) - {digest} else None
         how = s.get("fail", {}).get(name) or beside
         note("load", name, context, how or "well")
+        if how:
+            use_card(s, s.get("leak", 0))
+        if how and "dark" in s:
+            with open(s["card"][0], "a") as file:
+                print(s["dark"], file=file)
         if how == "memory":
             self.answer(500, {"error": "model requires more system memory (9.9 GiB) than is available"})
         elif how == "error":
@@ -91,6 +120,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif how == "hang":
             time.sleep(600)
         else:
+            if digest not in loaded:
+                use_card(s, s.get("bytes", 1000))
             loaded[digest] = name, context + 1 if how == "other" else context
             return True
         return False
@@ -104,7 +135,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if not given and q.get("keep_alive") == 0:
             note("unload", name)
-            loaded.pop(s["models"][name], None)
+            if loaded.pop(s["models"][name], None):
+                use_card(s, -s.get("bytes", 1000))
             self.answer(200, {"done_reason": "unload"})
             return
         native = self.path.startswith("/api/")
@@ -143,7 +175,7 @@ def main():
     if s.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGTERM, leave)
     if s.get("start") == "exit":
         sys.exit(1)
     if s.get("runner"):  # what it leaves behind if it is killed

@@ -3,79 +3,11 @@
 import contextlib
 import json
 import os
-import pathlib
 import signal
-import sys
 
 import tap
-from harness import PATIENCE, Case, Server, free_ports, wait_until
-
-STUB = pathlib.Path(__file__).parent / "stub_worker.py"
-CPU = 'id=cpu library=cpu compute="" name=cpu driver="" pci_id="" total="1.0 GiB"'
-
-
-def is_alive(pid):
-    with contextlib.suppress(OSError):
-        return "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
-    return False
-
-
-class Workers(Case):
-    """Two workers on the processor, each with room for one model."""
-
-    def setUp(self):
-        super().setUp()
-        self.addresses = free_ports(2)
-        self.homes = [self.folder / f"home{i}" for i in range(2)]
-        self.executable = self.folder / "ollama"
-        self.executable.write_text(f"#!{sys.executable}\n" + STUB.read_text())
-        self.executable.chmod(0o755)
-        for home in self.homes:
-            home.mkdir()
-            self.set_stub(home)
-
-    def set_stub(self, home, **more):
-        setup = {"models": self.upstream.models, "devices": [CPU], **more}
-        (home / "new").write_text(json.dumps(setup))
-        (home / "new").rename(home / "stub.json")
-
-    def managed(self, most=1, **more):
-        workers = [{"executable": str(self.executable), "models": str(self.folder / "models"), "home": str(home),
-                    "address": f"127.0.0.1:{port}", "max_loaded_models": most, "context_length": 512,
-                    "device": {"backend": "cpu"}} for home, port in zip(self.homes, self.addresses)]
-        return {"managed": {"reserve_bytes": 0, "workers": workers}, **more}
-
-    def start(self, most=1, **more):
-        server = Server(self, env={"OLLAMA_DEBUG": "2", "HTTP_PROXY": "x"}, **self.managed(most, **more)).wait_ready()
-        self.addCleanup(self.no_worker_is_left, server)
-        return server
-
-    def no_worker_is_left(self, server):
-        server.kill()
-        for pid in self.pids():
-            wait_until(lambda pid=pid: not is_alive(pid), f"the end of worker {pid}")
-
-    def notes(self, home=None, start=""):
-        lines = []
-        for one in [self.homes[home]] if home is not None else self.homes:
-            with contextlib.suppress(FileNotFoundError):
-                lines += (one / "stub.log").read_text().splitlines()
-        return [line for line in lines if line.startswith(start)]
-
-    def pids(self, home=None):
-        return [int(line.split()[1]) for line in self.notes(home, "start")]
-
-    def workers(self, server):
-        return server.own("GET", "status")[1]["workers"]
-
-    def place(self, answer):
-        """Which worker has answered: 0 or 1."""
-        status, _, body = answer
-        self.assertEqual(status, 200, body)
-        return self.addresses.index(json.loads(body)["worker"])
-
-    def failures(self, server, worker):
-        return server.own("GET", "learning")[1]["workers"][worker]["failures"]
+from harness import PATIENCE, Server, wait_until
+from workers import CPU, Workers, is_alive
 
 
 class Routing(Workers):
@@ -268,7 +200,7 @@ class Starting(Workers):
 
     def test_environment(self):
         """a_worker_gets_nothing_of_the_servers_environment"""
-        self.start()
+        self.start(env={"OLLAMA_DEBUG": "2", "HTTP_PROXY": "x"})
         names = self.notes(0, "start")[0].split()[2:]
         for name in ("KUNO_CONTROL_TOKEN", "OLLAMA_DEBUG", "HTTP_PROXY"):
             self.assertNotIn(name, names)
