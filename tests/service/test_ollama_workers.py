@@ -1,0 +1,213 @@
+"""Two real Ollamas as workers on the processor, beside a third one that owns the models."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import unittest
+
+import tap
+from harness import Server, free_ports, wait_until
+from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
+from test_ollama import CHAT, OPENAI, SHORT
+
+
+def marked(text):
+    """Processes with this in their environment: workers and all that they have started."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and text.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def children(pid):
+    """Of all its threads."""
+    found = []
+    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, thread.read_text().split())
+    return sorted(found)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class RealWorkers(unittest.TestCase):
+    maxDiff = 3000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="kuno-ollama-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.ports = free_ports(5)
+        cls.ollama = RealOllama(cls.folder, cls.ports[0])  # two models of the same weights
+        cls.addClassCleanup(cls.ollama.stop)
+        for number, name in enumerate(("kuno-other", "kuno-third")):
+            weights = make_model.model()[:-4] + bytes(4 * [number])
+            digest = "sha256:" + hashlib.sha256(weights).hexdigest()
+            assert cls.ollama.ask(cls.ports[0], "POST", f"/api/blobs/{digest}", weights)[0] == 201
+            assert cls.ollama.ask(cls.ports[0], "POST", "/api/create", {
+                "model": name, "files": {"tiny.gguf": digest}, "template": "{{ .Prompt }}",
+                "parameters": {"num_thread": 1, "num_ctx": 1024}, "stream": False})[0] == 200
+
+    def setUp(self):
+        workers = [{"executable": os.path.realpath(FOUND), "models": str(self.folder / "models"),
+                    "home": str(self.folder / f"home{i}"), "address": f"127.0.0.1:{self.ports[3 + i]}",
+                    "max_loaded_models": 1, "context_length": 512, "device": {"backend": "cpu"}} for i in range(2)]
+        self.server = Server(self, managed={"reserve_bytes": 0, "workers": workers}).wait_ready()
+        self.mark = f"KUNO_WORKER={self.server.state}#"
+        self.addCleanup(shutil.rmtree, self.server.state, ignore_errors=True)
+        self.addCleanup(self.nothing_is_left)
+
+    def nothing_is_left(self):
+        self.server.kill()
+        wait_until(lambda: not marked(self.mark), "the end of workers and their runners")
+
+    def ask(self, target, body, port=None):
+        status, _, text = self.ollama.ask(port or self.server.listen, "POST", target, body)
+        self.assertEqual(status, 200, text)
+        return json.loads(text)
+
+    def generate(self, model, port=None, **more):
+        return self.ask("/api/generate", {"model": model, "prompt": "hello", "stream": False, "options": SHORT, **more},
+                        port)["response"]
+
+    def held(self):
+        """What each worker holds: {model: context}."""
+        self.server.wait_idle()
+        workers = self.server.own("GET", "status")[1]["workers"]
+        self.assertEqual({w["state"] for w in workers} | {"ready"}, {"ready"})
+        return [{m["model"]: m["context_length"] for m in w["resident"]} for w in workers]
+
+    def serves(self):
+        """The process of each worker, and its runners."""
+        return {pid: children(pid) for pid in children(self.server.pid())}
+
+    def test_two(self):
+        """two_workers_serve_two_models_as_the_owner_of_the_models_would_and_keep_them_loaded"""
+        direct = {model: self.generate(model, self.ports[0]) for model in ("kuno-tiny", "kuno-other")}
+        for model, text in direct.items():
+            self.assertEqual(self.generate(model), text)
+        self.assertEqual(self.held(), [{"kuno-tiny:latest": 512}, {"kuno-other:latest": 1024}])
+        before = self.serves()
+        self.assertEqual([len(runners) for runners in before.values()], [1, 1])
+        for _ in range(3):
+            for model, text in direct.items():
+                self.assertEqual(self.generate(model), text)
+        self.assertEqual(self.serves(), before)
+        self.assertEqual(self.ollama.ask(self.server.listen, "POST", "/api/generate", {"model": "none"})[0], 404)
+        self.assertEqual(self.serves(), {})  # what nobody knows is the upstream's
+        self.assertEqual(self.generate("kuno-tiny"), direct["kuno-tiny"])
+
+    def test_shared(self):
+        """models_of_the_same_weights_share_a_load"""
+        self.generate("kuno-tiny")
+        before = self.serves()
+        self.assertEqual(self.generate("kuno-tiny-b"), self.generate("kuno-tiny-b", self.ports[0]))
+        self.assertEqual(self.serves(), before)
+        self.assertEqual(self.held()[0], {"kuno-tiny:latest": 512})
+
+    def test_evict(self):
+        """the_model_used_longest_ago_makes_room_for_a_third"""
+        for model in ("kuno-tiny", "kuno-other", "kuno-tiny", "kuno-third"):
+            self.generate(model)
+        self.assertEqual(self.held(), [{"kuno-tiny:latest": 512}, {"kuno-third:latest": 1024}])
+        self.assertEqual(self.server.own("GET", "learning")[1]["workers"][0]["failures"], [])
+
+    def test_context(self):
+        """contexts_are_what_was_asked_for_as_far_as_the_model_goes"""
+        for context, loaded in ((256, 256), (100000, 2048), (None, 512)):
+            options = {**SHORT, **({"num_ctx": context} if context else {})}
+            self.generate("kuno-tiny", options=options)
+            self.assertIn({"kuno-tiny:latest": loaded}, self.held())
+        self.assertEqual([w["failures"] for w in self.server.own("GET", "learning")[1]["workers"]], [[], []])
+
+    def test_routes(self):
+        """every_route_of_models_answers_as_it_does_directly"""
+        for target, body, at in (
+                ("/api/chat", {"messages": CHAT, "options": SHORT, "stream": False}, ("message", "content")),
+                ("/api/embed", {"input": ["a", "b"]}, ("embeddings",)),
+                ("/api/embeddings", {"prompt": "a"}, ("embedding",)),
+                ("/v1/chat/completions", {"messages": CHAT, **OPENAI}, ("choices",)),
+                ("/v1/completions", {"prompt": "a", **OPENAI}, ("choices",)),
+                ("/v1/embeddings", {"input": "a"}, ("data",))):
+            answers = []
+            for port in (self.ports[0], self.server.listen):
+                value = self.ask(target, {"model": "kuno-tiny", **body}, port)
+                for key in at:
+                    value = value[key]
+                answers.append(value)
+            self.assertEqual(answers[0], answers[1], target)
+        self.assertEqual(sum(len(one) for one in self.held()), 1)
+
+    def test_stream(self):
+        """answers_stream_as_lines_and_as_events"""
+        body = {"model": "kuno-tiny", "prompt": "x", "options": SHORT}
+        _, headers, text = self.ollama.ask(self.server.listen, "POST", "/api/generate", body)
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual(dict(headers)["Content-Type"], "application/x-ndjson")
+        self.assertEqual((len(lines), lines[-1]["done"]), (9, True))
+        body = {"model": "kuno-tiny", "messages": CHAT, "stream": True, **OPENAI}
+        _, headers, text = self.ollama.ask(self.server.listen, "POST", "/v1/chat/completions", body)
+        self.assertTrue(text.endswith(b"data: [DONE]\n\n"))
+
+    def test_cancel(self):
+        """a_client_that_leaves_costs_nobody_anything"""
+        body = json.dumps({"model": "kuno-tiny", "prompt": "x", "options": {"num_predict": 400}}).encode()
+        with self.server.start_raw(body=body) as s:
+            s.recv(1)
+        before = self.serves()
+        self.generate("kuno-tiny")
+        self.assertEqual(self.serves(), before)
+        self.assertFalse(self.server.admission()["recovery_required"])
+
+    def test_unload(self):
+        """a_model_is_unloaded_where_it_is"""
+        self.generate("kuno-tiny")
+        self.ask("/api/generate", {"model": "kuno-tiny", "keep_alive": 0})
+        wait_until(lambda: not any(self.serves().values()), "the end of its runner")
+        self.generate("kuno-tiny")
+
+    def kill_while_it_streams(self, find):
+        body = json.dumps({"model": "kuno-tiny", "prompt": "x", "options": {"num_predict": 100000}}).encode()
+        with self.server.start_raw(body=body) as s:
+            s.recv(1)
+            os.kill(find(), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                while s.recv(65536):
+                    pass
+        self.server.wait_idle()
+        self.assertFalse(self.server.admission()["recovery_required"])
+
+    def worker_with_a_runner(self):
+        return next(pid for pid, runners in self.serves().items() if runners)
+
+    def test_killed(self):
+        """a_worker_that_is_killed_while_it_streams_leaves_no_runner_and_comes_back"""
+        text = self.generate("kuno-tiny")
+        runner = self.serves()[self.worker_with_a_runner()][0]
+        self.kill_while_it_streams(self.worker_with_a_runner)
+        self.assertNotIn(runner, marked(self.mark))
+        self.assertEqual(self.generate("kuno-tiny"), text)
+
+    def test_runner(self):
+        """a_runner_that_is_killed_is_loaded_again"""
+        text = self.generate("kuno-tiny")
+        self.kill_while_it_streams(lambda: self.serves()[self.worker_with_a_runner()][0])
+        self.assertEqual(self.generate("kuno-tiny"), text)
+
+    def test_server(self):
+        """a_server_that_is_killed_leaves_neither_workers_nor_runners"""
+        self.generate("kuno-tiny")
+        self.generate("kuno-other")
+        self.assertEqual(len(marked(self.mark)), 4)
+        os.kill(self.server.pid(), signal.SIGKILL)
+        wait_until(lambda: not marked(self.mark), "their end")
+
+
+if __name__ == "__main__":
+    tap.main()
