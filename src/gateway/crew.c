@@ -28,9 +28,10 @@ void kn_crew_go_on(kn_crew *p, kn_crew_step **waiting) {
         then(p);
 }
 
+/* One that starts again after a failure may take long, and fail again: nobody waits for it who has another. */
 static bool is_on_its_way(const kn_member *m) {
     kn_worker_state s = kn_worker_state_of(m->worker);
-    return s == KN_WORKER_STARTING || s == KN_WORKER_STOPPING;
+    return s == KN_WORKER_STOPPING || (s == KN_WORKER_STARTING && !kn_worker_reason(m->worker));
 }
 
 static void look_whether_settled(kn_timer *t) {

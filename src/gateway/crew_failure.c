@@ -32,7 +32,7 @@ static void judge(kn_crew *p, kn_gpu_bytes after) {
     kn_member *m = p->member;
     kn_failure *f = p->failure;
     f->after = after;
-    f->class = kn_learning_judge(&m->learning, p->suspected, after);
+    f->class = kn_failure_judge(p->baseline, p->suspected, after);
     kn_crew_log(p, "a model could not be loaded on worker %s: %s", m->config->id, kn_failure_class_names[f->class]);
     kn_crew_write_marker(p, m, false, reservation_is_released);
 }
@@ -92,6 +92,7 @@ void kn_crew_load_failed(kn_crew *p, kn_failure_class suspected) {
         p->failure->retry = KN_RETRY_FAILED;
     p->failed = true;
     p->suspected = suspected;
+    p->baseline = m->learning.baseline;
     p->failure = kn_learning_add_failure(&m->learning);
     p->failure->digest = p->job->digest;
     p->failure->context_length = kn_member_context(p, m);

@@ -94,10 +94,11 @@ struct kn_crew {
     kn_readings readings;
     uint64_t readings_until_ms;
     kn_failure_class suspected;
-    kn_failure *failure; /* that is being learnt from, or retried */
-    bool retried;        /* the job has had its one load alone */
-    bool failed;         /* some load of the job has */
-    unsigned looks;      /* whether a victim is gone */
+    kn_gpu_bytes baseline; /* before the failure */
+    kn_failure *failure;   /* that is being learnt from, or retried */
+    bool retried;          /* the job has had its one load alone */
+    bool failed;           /* some load of the job has */
+    unsigned looks;        /* whether a victim is gone */
     bool ending;
     kn_place_scene scene;
 };

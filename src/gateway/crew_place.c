@@ -54,12 +54,7 @@ static void member_is_reserved(kn_crew *p) {
 
 static void reserve(kn_crew *p, kn_member *m) {
     p->member = m;
-    if (m->reserved) {
-        p->marker_done = true;
-        member_is_reserved(p);
-    } else {
-        kn_crew_write_marker(p, m, true, member_is_reserved);
-    }
+    kn_crew_write_marker(p, m, true, member_is_reserved);
 }
 
 /* ---- evict ---- */
@@ -128,7 +123,6 @@ static void evict_next(kn_crew *p) {
             kn_worker_fail(m->worker, "load_stays");
         p->victim++;
     }
-    p->measured = false;
     kn_crew_settle(p, kn_crew_try);
 }
 
@@ -147,10 +141,12 @@ static bool expires_soon(const kn_resident *r) {
     return r->expires_s && r->expires_s < kn_date_now() + KN_CREW_EXPIRES_S;
 }
 
-static bool somebody_rests(const kn_crew *p) {
-    for (size_t i = 0; i < p->count; i++)
-        if (kn_worker_state_of(p->members[i].worker) == KN_WORKER_RESTING && !p->members[i].excluded)
+static bool somebody_comes_back(const kn_crew *p) {
+    for (size_t i = 0; i < p->count; i++) {
+        kn_worker_state state = kn_worker_state_of(p->members[i].worker);
+        if ((state == KN_WORKER_RESTING || state == KN_WORKER_STARTING) && !p->members[i].excluded)
             return true;
+    }
     return false;
 }
 
@@ -164,7 +160,7 @@ static void give_up_alone(kn_crew *p) {
 
 static void follow_plan(kn_crew *p) {
     bool waits =
-        p->plan.reason == KN_PLACE_NO_WORKER && somebody_rests(p) && kn_loop_now_ms(p->loop) < p->wait_until_ms;
+        p->plan.reason == KN_PLACE_NO_WORKER && somebody_comes_back(p) && kn_loop_now_ms(p->loop) < p->wait_until_ms;
     switch (p->plan.kind) {
     case KN_PLACE_REUSE: {
         kn_member *m = &p->members[p->plan.worker];

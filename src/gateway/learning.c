@@ -74,12 +74,12 @@ bool kn_readings_add(kn_readings *r, kn_gpu_bytes used) {
     return r->count >= KN_STABLE_READINGS;
 }
 
-kn_failure_class kn_learning_judge(const kn_learning *l, kn_failure_class suspected, kn_gpu_bytes after) {
+kn_failure_class kn_failure_judge(kn_gpu_bytes baseline, kn_failure_class suspected, kn_gpu_bytes after) {
     if (suspected != KN_FAILED_CAPACITY && suspected != KN_FAILED_ESTIMATE)
         return suspected;
-    if (!after.known || !l->baseline.known)
+    if (!after.known || !baseline.known)
         return KN_FAILED_INCONCLUSIVE;
-    bool explained = after.bytes <= l->baseline.bytes || after.bytes - l->baseline.bytes <= KN_MEMORY_NOISE;
+    bool explained = after.bytes <= baseline.bytes || after.bytes - baseline.bytes <= KN_MEMORY_NOISE;
     return explained ? suspected : KN_FAILED_PRESSURE;
 }
 

@@ -80,8 +80,8 @@ typedef struct kn_readings {
 /* True: it has been the same for KN_STABLE_READINGS in a row. A reading that is not known begins anew. */
 bool kn_readings_add(kn_readings *r, kn_gpu_bytes used);
 
-/* What it was after all. suspected: what it looked like; after: at rest, or not known. */
-kn_failure_class kn_learning_judge(const kn_learning *l, kn_failure_class suspected, kn_gpu_bytes after);
+/* What it was after all. baseline: from before it; suspected: what it looked like; after: at rest, or not known. */
+kn_failure_class kn_failure_judge(kn_gpu_bytes baseline, kn_failure_class suspected, kn_gpu_bytes after);
 
 /* Whether the load is tried once more, alone. */
 bool kn_failure_deserves_retry(const kn_failure *f);

@@ -174,7 +174,6 @@ void kn_worker_start(kn_worker *w) {
     if (w->state != KN_WORKER_STOPPED && w->state != KN_WORKER_RESTING)
         return;
     w->failed = false;
-    w->reason = NULL;
     kn_ollama_log_begin(&w->log);
     kn_upstream_forget_idle(w->upstream);
     if (!run(w, NULL)) {
@@ -225,11 +224,13 @@ void kn_worker_stop(kn_worker *w) {
     case KN_WORKER_STARTING:
     case KN_WORKER_READY:
         kn_loop_timer_stop(&w->timer);
+        w->reason = NULL;
         kn_process_stop(&w->process);
         set_state(w, KN_WORKER_STOPPING);
         break;
     case KN_WORKER_RESTING:
         kn_loop_timer_stop(&w->timer);
+        w->reason = NULL;
         set_state(w, KN_WORKER_STOPPED);
         break;
     default: w->failed = false; /* on its way to an end, it needs no rest after it */

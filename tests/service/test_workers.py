@@ -198,6 +198,14 @@ class Starting(Workers):
         self.assertEqual(server.process.wait(PATIENCE), 2)
         self.assertIn("cannot_start", server.text())
 
+    def test_signal(self):
+        """a_server_that_is_told_to_stop_while_its_workers_start_stops"""
+        self.set_stub(self.homes[1], start="silent")
+        server = Server(self, **self.managed())
+        wait_until(lambda: len(self.pids()) == 2, "the workers")
+        self.assertEqual(server.stop(), 0)
+        self.no_worker_is_left(server)
+
     def test_environment(self):
         """a_worker_gets_nothing_of_the_servers_environment"""
         self.start(env={"OLLAMA_DEBUG": "2", "HTTP_PROXY": "x"})
@@ -326,6 +334,15 @@ class Failing(Workers):
         self.place(server.generate(model="other:7b"))
         server.wait_idle()
         self.assertFalse(server.marker())
+
+    def test_loop(self):
+        """a_worker_that_does_not_come_back_keeps_nobody_waiting_who_has_another"""
+        server = self.start()
+        self.set_stub(self.homes[0], start="silent")
+        os.kill(self.pids(0)[0], signal.SIGKILL)
+        wait_until(lambda: len(self.pids(0)) == 2, "the next one")
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        self.assertEqual(self.workers(server)[0]["state"], "starting")
 
     def test_killed(self):
         """a_worker_that_is_killed_comes_back"""
