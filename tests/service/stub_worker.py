@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A stand-in for `ollama serve` as a worker. What it is to do it reads from stub.json in its HOME, since its environment
-is all the server's; what it has done it appends to stub.log there, one line each.
+"""A stand-in for `ollama serve` as a worker. What it is to do it reads from stub.json in its HOME, since its
+environment is all the server's; what it has done it appends to stub.log there, one line each.
 
     models      {name: digest}
     devices     lines that it tells of its devices, without their beginning
@@ -44,7 +44,8 @@ def note(*words):
 
 
 def tell(message, rest=""):
-    print(f'time=2026-01-01T00:00:00.000Z level=INFO source=stub.py:1 msg="{message}"{rest}', file=sys.stderr, flush=True)
+    print(f'time=2026-01-01T00:00:00.000Z level=INFO source=stub.py:1 msg="{message}"{rest}', file=sys.stderr,
+          flush=True)
 
 
 def use_card(s, amount):

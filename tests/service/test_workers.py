@@ -99,7 +99,8 @@ class Routing(Workers):
         """changes_of_the_catalogue_and_cloud_models_leave_workers_alone"""
         server = self.start()
         self.place(server.generate(model="tiny"))
-        for target, body in (("/api/create", {"model": "new"}), ("/api/chat", {"model": "big:cloud", "messages": ["x"]}),
+        for target, body in (("/api/create", {"model": "new"}),
+                             ("/api/chat", {"model": "big:cloud", "messages": ["x"]}),
                              ("/api/generate", {"model": "gpt:20b-cloud", "prompt": "x"})):
             self.assertEqual(server.ask("POST", target, body)[0], 200)
         self.assertEqual(self.upstream.worked(), ["/api/create", "/api/chat", "/api/generate"])
@@ -327,6 +328,20 @@ class Failing(Workers):
         self.assertFalse(is_alive(self.pids(0)[0]))
         self.assertFalse(server.admission()["recovery_required"])
 
+    def test_silence(self):
+        """nothing_of_what_people_and_workers_write_is_told_or_kept"""
+        self.set_stub(self.homes[0], fail={"tiny:latest": "error"})  # of which the stand-in says a secret
+        server = self.start()
+        for target in ("/api/generate", "/api/unknown-canary"):
+            server.ask("POST", target, {"model": "tiny", "prompt": "canary-prompt", "system": "canary-system"})
+        server.ask("POST", "/api/generate", {"model": "canary-model", "prompt": "x"})
+        told = [json.dumps(server.own("GET", route)[1]) for route in ("status", "learning", "usage")]
+        server.stop()
+        kept = [path.read_text(errors="replace") for path in server.state.iterdir() if path.is_file()]
+        for text in (*told, *kept, server.text()):
+            for word in ("canary", "secret", "/api/"):
+                self.assertNotIn(word, text)
+
     def test_leave_early(self):
         """a_client_that_leaves_while_its_model_is_loaded_keeps_nobody_waiting_for_ever"""
         server = self.start()
@@ -374,6 +389,18 @@ class Crashing(Workers):
         server = self.start()
         os.kill(server.pid(), signal.SIGKILL)
         wait_until(lambda: not [pid for pid in self.pids() if is_alive(pid)], "their end")
+
+    def test_load(self):
+        """nor_does_one_that_was_killed_while_a_model_was_loaded"""
+        self.set_stub(self.homes[0], fail={"tiny:latest": "hang"})
+        server = self.start()
+        with server.start_raw():
+            wait_until(lambda: self.notes(0, "load"), "the load")
+            os.kill(server.pid(), signal.SIGKILL)
+        server.process.wait()
+        again = self.start()
+        self.assertTrue(again.admission()["recovery_required"])
+        self.assertEqual(self.workers(again)[0]["state"], "quarantined")
 
     def test_reservation(self):
         """a_server_that_was_killed_while_a_worker_worked_admits_nothing_before_a_person_has_looked"""
