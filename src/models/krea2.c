@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "models/feed_forward.h"
 #include "models/timestep.h"
 
 static const float eps = 1e-5f;
@@ -162,30 +163,25 @@ void kn_krea2_load(kn_krea2 *m, kn_binder *b) {
     m->axes = axes_of(m->form.head);
 }
 
-/* down(silu(gate(x)) * up(x)); x: [n, width] -> same. */
-static kn_tensor mlp(kn_run *r, const kn_krea2_block *b, kn_tensor x) {
-    kn_scope s = kn_scope_open(r);
-    kn_tensor h = kn_swiglu(r, kn_linear(r, x, &b->mlp_gate), kn_linear(r, x, &b->mlp_up)); /* [n, mlp] */
-    return kn_scope_close(r, s, kn_linear(r, h, &b->mlp_down));
-}
-
 /* What was attended to passes a gate that was computed from the same input x: [n, width] -> same. */
 static kn_tensor gate_and_project(kn_run *r, const kn_krea2_block *b, kn_tensor attended, kn_tensor x) {
     kn_sigmoid_gate(r, attended, kn_linear(r, x, &b->gate));
     return kn_linear(r, attended, &b->o);
 }
 
-/* x: [n, heads * head], each head normed by itself, without rotation -> same. */
+/* x: [n, heads * head], each head normed by itself, without rotation -> same. Takes the place of x. */
 static kn_tensor norm_heads(kn_run *r, kn_tensor x, const kn_weight *w, int64_t head) {
     int64_t rows = kn_row_count(x), width = kn_last_dim(x);
     kn_tensor heads = kn_reshape(r, x, 2, (int64_t[]){ rows * width / head, head });
-    return kn_reshape(r, kn_rms_norm(r, heads, w, eps), 2, (int64_t[]){ rows, width });
+    kn_tensor y = kn_reshape(r, kn_rms_norm(r, heads, w, eps), 2, (int64_t[]){ rows, width });
+    kn_drop(r, x);
+    return y;
 }
 
 /* x: [n, width] -> same; every `group` rows see each other, and no one else. */
 static kn_tensor text_attention(kn_run *r, const kn_krea2_form *f, const kn_krea2_block *b, kn_tensor x,
                                 int64_t group) {
-    kn_scope s = kn_scope_open(r);
+    kn_scope s = kn_scope_open(r), within = kn_scope_open(r);
     kn_tensor q = norm_heads(r, kn_linear(r, x, &b->q), &b->q_norm, f->head); /* [n, heads * head] */
     kn_tensor k = norm_heads(r, kn_linear(r, x, &b->k), &b->k_norm, f->head); /* [n, kv_heads * head] */
     kn_tensor v = kn_linear(r, x, &b->v);
@@ -196,14 +192,16 @@ static kn_tensor text_attention(kn_run *r, const kn_krea2_form *f, const kn_krea
         kn_copy(r, kn_rows(r, a, from, group), part);
         kn_drop(r, part);
     }
-    return kn_scope_close(r, s, gate_and_project(r, b, a, x));
+    return kn_scope_close(r, s, gate_and_project(r, b, kn_scope_close(r, within, a), x));
 }
 
 /* x: [n, width], changed in place. */
 static void text_block(kn_run *r, const kn_krea2_form *f, const kn_krea2_block *b, kn_tensor x, int64_t group) {
     kn_scope s = kn_scope_open(r);
     kn_add(r, x, text_attention(r, f, b, kn_rms_norm(r, x, &b->norm1, eps), group));
-    kn_add(r, x, mlp(r, b, kn_rms_norm(r, x, &b->norm2, eps)));
+    kn_tensor h = kn_rms_norm(r, x, &b->norm2, eps);
+    kn_feed_forward(r, h, &b->mlp_gate, &b->mlp_up, &b->mlp_down);
+    kn_add(r, x, h);
     kn_scope_close(r, s, KN_NONE);
 }
 
@@ -249,7 +247,7 @@ static kn_tensor modulated_norm(kn_run *r, kn_tensor x, const kn_weight *w, kn_t
 /* x: [n, width] -> same; all rows see each other. 48 query heads share 12 of keys and values in the released model. */
 static kn_tensor attention(kn_run *r, const kn_krea2_form *f, const kn_krea2_block *b, int index, kn_tensor x,
                            kn_rope rope) {
-    kn_scope s = kn_scope_open(r);
+    kn_scope s = kn_scope_open(r), within = kn_scope_open(r);
     kn_tensor q = kn_linear(r, x, &b->q); /* [n, heads * head] */
     kn_tensor k = kn_linear(r, x, &b->k); /* [n, kv_heads * head] */
     kn_tensor v = kn_linear(r, x, &b->v);
@@ -258,7 +256,7 @@ static kn_tensor attention(kn_run *r, const kn_krea2_form *f, const kn_krea2_blo
     kn_watch(r, q, "block%d.q", index);
     kn_watch(r, k, "block%d.k", index);
     kn_tensor a = kn_attention(r, q, (kn_kv){ 0 }, (kn_kv){ k, v }, f->heads, f->kv_heads, false);
-    return kn_scope_close(r, s, gate_and_project(r, b, a, x));
+    return kn_scope_close(r, s, gate_and_project(r, b, kn_scope_close(r, within, a), x));
 }
 
 /* x: [n, width], changed in place. Rows of the table: scale, shift and gate of attention, then of the MLP. */
@@ -266,10 +264,13 @@ static void block(kn_run *r, const kn_krea2 *m, int index, kn_tensor x, kn_tenso
     const kn_krea2_block *b = &m->layer[index];
     kn_scope s = kn_scope_open(r);
     kn_tensor table = offset_table(r, &b->table, modulation);
+    kn_scope half = kn_scope_open(r);
     kn_tensor a = attention(r, &m->form, b, index, modulated_norm(r, x, &b->norm1, table, 0), rope);
     kn_watch(r, a, "block%d.attn", index);
     kn_add_gated(r, x, kn_rows(r, table, 2, 1), a);
-    kn_tensor h = mlp(r, b, modulated_norm(r, x, &b->norm2, table, 3));
+    kn_scope_close(r, half, KN_NONE);
+    kn_tensor h = modulated_norm(r, x, &b->norm2, table, 3);
+    kn_feed_forward(r, h, &b->mlp_gate, &b->mlp_up, &b->mlp_down);
     kn_watch(r, h, "block%d.mlp", index);
     kn_add_gated(r, x, kn_rows(r, table, 5, 1), h);
     kn_scope_close(r, s, KN_NONE);

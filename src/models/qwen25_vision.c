@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "models/feed_forward.h"
 #include "models/vision_patches.h"
 
 enum { MERGED = KN_VISION_MERGED };
@@ -115,8 +116,8 @@ static void block(kn_run *r, const kn_vision25_block *b, kn_tensor x, kn_rope ro
     kn_tensor a = w ? attend_in_windows(r, w, q, kv, heads) : kn_attention(r, q, (kn_kv){ 0 }, kv, heads, heads, false);
     kn_add(r, x, kn_linear(r, a, &b->proj));
     u = kn_rms_norm(r, x, &b->norm2, eps);
-    kn_tensor h = kn_swiglu(r, kn_linear(r, u, &b->gate), kn_linear(r, u, &b->up)); /* [patches, mlp] */
-    kn_add(r, x, kn_linear(r, h, &b->down));
+    kn_feed_forward(r, u, &b->gate, &b->up, &b->down);
+    kn_add(r, x, u);
     kn_scope_close(r, s, KN_NONE);
 }
 

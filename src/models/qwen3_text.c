@@ -1,5 +1,7 @@
 #include "models/qwen3_text.h"
 
+#include "models/feed_forward.h"
+
 static const float eps = 1e-6f;
 
 void kn_qwen3_text_load(kn_qwen3_text *m, kn_binder *b, double rope_base) {
@@ -54,8 +56,8 @@ static void layer(kn_run *r, const kn_qwen3_text *m, const kn_qwen3_layer *l, kn
     kn_tensor a = kn_attention(r, q, (kn_kv){ 0 }, (kn_kv){ k, v }, m->heads, m->kv_heads, true);
     kn_add(r, x, kn_linear(r, a, &l->o));
     u = kn_rms_norm(r, x, &l->norm2, eps);
-    kn_tensor h = kn_swiglu(r, kn_linear(r, u, &l->gate), kn_linear(r, u, &l->up)); /* [n, mlp] */
-    kn_add(r, x, kn_linear(r, h, &l->down));
+    kn_feed_forward(r, u, &l->gate, &l->up, &l->down);
+    kn_add(r, x, u);
     kn_scope_close(r, s, KN_NONE);
 }
 

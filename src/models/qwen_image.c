@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "models/feed_forward.h"
 #include "models/timestep.h"
 
 static const float eps = 1e-6f;
@@ -180,15 +181,23 @@ static struct qkv project(kn_run *r, const kn_qwen_image_half *b, kn_tensor x, c
     return p;
 }
 
-/* x: [n, width], changed in place by what it attended to, then by its MLP. */
+static void drop(kn_run *r, const struct qkv *p) {
+    kn_drop(r, p->q);
+    kn_drop(r, p->kv.k);
+    kn_drop(r, p->kv.v);
+}
+
+/* x: [n, width], changed in place by what it attended to, which is dropped, then by its MLP. */
 static void update(kn_run *r, const kn_qwen_image_half *b, kn_tensor x, kn_tensor attended,
                    const struct modulation *mod) {
-    kn_scope s = kn_scope_open(r);
-    kn_add_gated(r, x, mod->gate1, kn_linear(r, attended, &b->o));
-    kn_tensor h = kn_linear(r, kn_norm_modulate(r, x, mod->scale2, mod->shift2, eps), &b->up); /* [n, mlp] */
-    kn_gelu_tanh(r, h);
-    kn_add_gated(r, x, mod->gate2, kn_linear(r, h, &b->down));
-    kn_scope_close(r, s, KN_NONE);
+    kn_tensor h = kn_linear(r, attended, &b->o);
+    kn_add_gated(r, x, mod->gate1, h);
+    kn_drop(r, attended);
+    kn_drop(r, h);
+    h = kn_norm_modulate(r, x, mod->scale2, mod->shift2, eps);
+    kn_feed_forward(r, h, NULL, &b->up, &b->down);
+    kn_add_gated(r, x, mod->gate2, h);
+    kn_drop(r, h);
 }
 
 /* x: [patches, width]; c: [words, width]; both changed in place. Every token sees all tokens of both streams. */
@@ -200,6 +209,8 @@ static void block(kn_run *r, const kn_qwen_image *m, const kn_qwen_image_layer *
     struct qkv p = project(r, &l->picture, x, &picture, at->picture), t = project(r, &l->text, c, &text, at->text);
     kn_tensor seen = kn_attention(r, p.q, t.kv, p.kv, m->heads, m->heads, false); /* [patches, width] */
     kn_tensor read = kn_attention(r, t.q, t.kv, p.kv, m->heads, m->heads, false); /* [words, width] */
+    drop(r, &p);
+    drop(r, &t);
     update(r, &l->picture, x, seen, &picture);
     update(r, &l->text, c, read, &text);
     kn_scope_close(r, s, KN_NONE);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "models/feed_forward.h"
 #include "models/timestep.h"
 
 static const float eps = 1e-6f;
@@ -96,7 +97,7 @@ struct segment {
 static void block(kn_run *r, const kn_qwen21 *m, const kn_qwen21_layer *l, kn_tensor x, const struct modulation *mod,
                   kn_rope rope, kn_kv before, const struct segment *segments, int count, const kn_kv *keep) {
     int64_t n = kn_row_count(x);
-    kn_scope s = kn_scope_open(r);
+    kn_scope s = kn_scope_open(r), half = kn_scope_open(r), within = kn_scope_open(r);
 
     kn_tensor u = kn_norm_modulate(r, x, mod->scale1, KN_NONE, eps);
     kn_tensor q = kn_linear(r, u, &l->q); /* [n, heads * head] */
@@ -127,11 +128,12 @@ static void block(kn_run *r, const kn_qwen21 *m, const kn_qwen21_layer *l, kn_te
             from += rows;
         }
     }
-    kn_add_gated(r, x, mod->gate1, kn_linear(r, a, &l->o));
+    kn_add_gated(r, x, mod->gate1, kn_linear(r, kn_scope_close(r, within, a), &l->o));
+    kn_scope_close(r, half, KN_NONE);
 
     u = kn_norm_modulate(r, x, mod->scale2, KN_NONE, eps);
-    kn_tensor h = kn_swiglu(r, kn_linear(r, u, &l->gate), kn_linear(r, u, &l->up)); /* [n, mlp] */
-    kn_add_gated(r, x, mod->gate2, kn_linear(r, h, &l->down));
+    kn_feed_forward(r, u, &l->gate, &l->up, &l->down);
+    kn_add_gated(r, x, mod->gate2, u);
     kn_scope_close(r, s, KN_NONE);
 }
 

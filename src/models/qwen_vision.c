@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "models/feed_forward.h"
 #include "models/vision_patches.h"
 
 enum { MERGED = KN_VISION_MERGED };
@@ -142,9 +143,9 @@ static void block(kn_run *r, const kn_qwen_vision *m, const kn_vision_block *b, 
     kn_qk_norm_rope(r, q, NULL, 0, rope.cos, rope.sin, KN_ROPE_HALVES);
     kn_qk_norm_rope(r, k, NULL, 0, rope.cos, rope.sin, KN_ROPE_HALVES);
     kn_add(r, x, kn_linear(r, kn_attention(r, q, (kn_kv){ 0 }, (kn_kv){ k, v }, heads, heads, false), &b->proj));
-    kn_tensor h = kn_linear(r, kn_layer_norm(r, x, &b->norm2, &b->norm2_shift, eps), &b->up); /* [patches, mlp] */
-    kn_gelu_tanh(r, h);
-    kn_add(r, x, kn_linear(r, h, &b->down));
+    u = kn_layer_norm(r, x, &b->norm2, &b->norm2_shift, eps);
+    kn_feed_forward(r, u, NULL, &b->up, &b->down);
+    kn_add(r, x, u);
     kn_scope_close(r, s, KN_NONE);
 }
 

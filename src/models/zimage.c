@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "models/feed_forward.h"
 #include "models/timestep.h"
 
 enum { PAD_TO = 32 }; /* image and text are each filled up to a multiple of so many rows */
@@ -124,20 +125,14 @@ void kn_zimage_load(kn_zimage *m, kn_binder *b) {
 
 /* x: [n, width] -> what attention adds to it, with all rows seeing each other. */
 static kn_tensor attention(kn_run *r, const kn_zimage *m, const kn_zimage_block *b, kn_tensor x, kn_rope rope) {
-    kn_scope s = kn_scope_open(r);
+    kn_scope s = kn_scope_open(r), within = kn_scope_open(r);
     kn_tensor q = kn_linear(r, x, &b->q); /* [n, heads * head] */
     kn_tensor k = kn_linear(r, x, &b->k);
     kn_tensor v = kn_linear(r, x, &b->v);
     kn_qk_norm_rope(r, q, &b->q_norm, eps, rope.cos, rope.sin, KN_ROPE_INTERLEAVED);
     kn_qk_norm_rope(r, k, &b->k_norm, eps, rope.cos, rope.sin, KN_ROPE_INTERLEAVED);
     kn_tensor a = kn_attention(r, q, (kn_kv){ 0 }, (kn_kv){ k, v }, m->heads, m->heads, false);
-    return kn_scope_close(r, s, kn_linear(r, a, &b->o));
-}
-
-static kn_tensor feed_forward(kn_run *r, const kn_zimage_block *b, kn_tensor x) {
-    kn_scope s = kn_scope_open(r);
-    kn_tensor h = kn_swiglu(r, kn_linear(r, x, &b->gate), kn_linear(r, x, &b->up)); /* [n, ffn] */
-    return kn_scope_close(r, s, kn_linear(r, h, &b->down));
+    return kn_scope_close(r, s, kn_linear(r, kn_scope_close(r, within, a), &b->o));
 }
 
 /* What time does to a block: scale and gate of attention and of the MLP, [width] each. None where it does nothing. */
@@ -174,10 +169,13 @@ static void block(kn_run *r, const kn_zimage *m, const kn_zimage_block *b, kn_te
                   const char *stack, int i) {
     kn_scope s = kn_scope_open(r);
     struct modulation mod = modulate(r, m, b, time);
+    kn_scope half = kn_scope_open(r);
     kn_tensor a = attention(r, m, b, kn_rms_norm_modulate(r, x, &b->norm1, mod.scale1, eps), rope);
     kn_watch(r, a, "%s%d.attention", stack, i);
     add(r, x, mod.gate1, kn_rms_norm(r, a, &b->norm2, eps));
-    kn_tensor f = feed_forward(r, b, kn_rms_norm_modulate(r, x, &b->ffn_norm1, mod.scale2, eps));
+    kn_scope_close(r, half, KN_NONE);
+    kn_tensor f = kn_rms_norm_modulate(r, x, &b->ffn_norm1, mod.scale2, eps);
+    kn_feed_forward(r, f, &b->gate, &b->up, &b->down);
     kn_watch(r, f, "%s%d.feed_forward", stack, i);
     add(r, x, mod.gate2, kn_rms_norm(r, f, &b->ffn_norm2, eps));
     kn_scope_close(r, s, KN_NONE);
