@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/suggest.h"
 #include "base/text.h"
@@ -94,6 +95,72 @@ bool kn_form_text(kn_form *f, size_t min, size_t max, kn_json_text *ret) {
     }
     *ret = text;
     return true;
+}
+
+bool kn_form_real(kn_form *f, double min, double max, double *ret) {
+    kn_json_text number;
+    char digits[64] = "";
+    double v = 0;
+    char c = kn_json_peek(f->j);
+    if (!f->j->failed && c != '-' && (c < '0' || c > '9'))
+        return kn_form_fail(f, KN_E_FORMAT, "a number from %g to %g is expected", min, max);
+    if (!kn_json_skip(f->j, &number))
+        return false;
+    if (number.len < sizeof digits)
+        memcpy(digits, number.data, number.len);
+    if (!kn_parse_double(digits, &v) || !(v >= min && v <= max))
+        return kn_form_fail(f, KN_E_RANGE, "a number from %g to %g is expected", min, max);
+    *ret = v;
+    return true;
+}
+
+bool kn_form_bool(kn_form *f, bool *ret) {
+    char c = kn_json_peek(f->j);
+    if (!f->j->failed && c != 't' && c != 'f')
+        return kn_form_fail(f, KN_E_FORMAT, "true or false is expected");
+    return kn_json_bool(f->j, ret);
+}
+
+bool kn_form_null(kn_form *f) {
+    return !f->j->failed && kn_json_peek(f->j) == 'n' && kn_json_skip(f->j, NULL);
+}
+
+static size_t characters(kn_json_text text) {
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++)
+        n += (text.data[i] & 0xC0) != 0x80;
+    return n;
+}
+
+bool kn_form_prose(kn_form *f, size_t min, size_t max, kn_json_text *ret) {
+    kn_json_text text;
+    if (!f->j->failed && kn_json_peek(f->j) != '"')
+        return kn_form_fail(f, KN_E_FORMAT, "a text in quotes is expected");
+    if (!kn_json_string(f->j, &text))
+        return false;
+    size_t n = characters(text);
+    if (n < min || n > max)
+        return kn_form_fail(f, KN_E_RANGE, "a text of %zu to %zu characters is expected, this one has %zu", min, max,
+                            n);
+    *ret = text;
+    return true;
+}
+
+bool kn_form_word(kn_form *f, const char *const *words, size_t count, size_t *ret) {
+    kn_json_text text;
+    if (!f->j->failed && kn_json_peek(f->j) != '"')
+        return kn_form_fail(f, KN_E_FORMAT, "a text in quotes is expected");
+    if (!kn_json_string(f->j, &text))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (kn_json_is(text, words[i])) {
+            *ret = i;
+            return true;
+        }
+    }
+    kn_quoted word = kn_quote(text.data, text.len);
+    return kn_form_fail(f, KN_E_FORMAT, "'%s' is not known%s", word.text,
+                        kn_suggest_choice(word.text, words, count).text);
 }
 
 /* "managed.workers[2].device" */

@@ -50,9 +50,18 @@ bool kn_form_items(kn_form *f);
 bool kn_form_item(kn_form *f);
 
 bool kn_form_u64(kn_form *f, uint64_t min, uint64_t max, uint64_t *ret);
+bool kn_form_real(kn_form *f, double min, double max, double *ret);
+bool kn_form_bool(kn_form *f, bool *ret);
+bool kn_form_null(kn_form *f); /* reads it if it is null; false, and nothing is read, if it is anything else */
 
 /* A text of min to max bytes without control characters, valid until the next one is read. */
 bool kn_form_text(kn_form *f, size_t min, size_t max, kn_json_text *ret);
+
+/* What people write: min to max characters, line ends and all; valid until the next text is read. */
+bool kn_form_prose(kn_form *f, size_t min, size_t max, kn_json_text *ret);
+
+/* The number of the word among those known. */
+bool kn_form_word(kn_form *f, const char *const *words, size_t count, size_t *ret);
 
 /* kn_form_fail(f, code, format, …): what is wrong with the value just read; always false. */
 #define kn_form_fail(...) kn_failed(kn_form_set_error(__VA_ARGS__))

@@ -37,10 +37,28 @@ bool kn_image_orient(kn_image *image, int orientation, kn_error *err) {
     return true;
 }
 
+static size_t count_pixels(const kn_image *image) {
+    return (size_t)image->width * image->height;
+}
+
+bool kn_image_is_transparent(const kn_image *image) {
+    size_t i = 0, n = image->channels == 4 ? count_pixels(image) : 0;
+    while (i < n && image->pixels[4 * i + 3] == 255)
+        i++;
+    return i < n;
+}
+
 void kn_image_make_opaque(kn_image *image) {
-    size_t n = (size_t)image->width * image->height;
-    for (size_t i = 0; image->channels == 4 && i < n; i++)
+    for (size_t i = 0, n = image->channels == 4 ? count_pixels(image) : 0; i < n; i++)
         image->pixels[4 * i + 3] = 255;
+}
+
+void kn_image_drop_alpha(kn_image *image) {
+    if (image->channels != 4)
+        return;
+    for (size_t i = 0, n = count_pixels(image); i < n; i++)
+        memmove(image->pixels + 3 * i, image->pixels + 4 * i, 3);
+    image->channels = 3;
 }
 
 bool kn_image_over_white(const kn_image *rgba, kn_image *ret, kn_error *err) {

@@ -7,8 +7,12 @@
 /* Turns and mirrors in place as an EXIF orientation (1 … 8) says; 5 … 8 swap the sides. */
 bool kn_image_orient(kn_image *image, int orientation, kn_error *err);
 
-/* Takes transparency away as it is: an RGB picture has none. */
+/* Whether any pixel is; an RGB picture is not. */
+bool kn_image_is_transparent(const kn_image *image);
+
+/* Take transparency away as it is, with the channel or without it. */
 void kn_image_make_opaque(kn_image *image);
+void kn_image_drop_alpha(kn_image *image);
 
 /* RGBA on white -> RGB, rounded as PIL's paste. */
 bool kn_image_over_white(const kn_image *rgba, kn_image *ret, kn_error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipelines/job.h"
+#include "pipelines/preview.h"
 
 /* The sampler keeps [channels][h][w]; the network wants a row per patch. */
 struct layout {
@@ -150,6 +151,17 @@ static void draw_noise(void *ctx, float *noise, size_t n) {
     kn_noise_fill(&((struct sampling *)ctx)->step_noise, noise, n);
 }
 
+static bool show_preview(kn_job *j, const kn_step *step, kn_error *err) {
+    kn_image picture = { 0 };
+    if (!j->hooks->preview)
+        return true;
+    if (!kn_preview_draw(j->pipeline->preview_map, j->channels, step->clean, j->h, j->w, &picture, err))
+        return false;
+    j->hooks->preview(j->hooks->preview_ctx, (int)step->index + 1, (int)step->steps, &picture);
+    kn_image_free(&picture);
+    return true;
+}
+
 static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
     kn_job *j = ((struct sampling *)ctx)->job;
     char name[32];
@@ -157,7 +169,7 @@ static bool after_step(void *ctx, const kn_step *step, kn_error *err) {
     kn_job_dump_latent(j, name, step->x);
     if (step->index + 2 == step->steps)
         kn_ahead_start(&j->ahead, &j->pipeline->diffusion, &j->pipeline->vae);
-    return kn_job_progress(j, "step", (int)step->index + 1, (int)step->steps, err);
+    return show_preview(j, step, err) && kn_job_progress(j, "step", (int)step->index + 1, (int)step->steps, err);
 }
 
 static void start(const struct sampling *s, float *x, size_t n) {

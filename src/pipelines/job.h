@@ -80,6 +80,7 @@ struct kn_pipeline {
     kn_component text, vision, diffusion, vae;
     kn_error blind; /* why reference pictures cannot be seen; KN_OK: they can */
     kn_conditions *conditions;
+    float *preview_map; /* of preview.h; NULL: none was wanted yet */
 };
 
 /* Tells that something has been done; false with err set when the job is to stop. */

@@ -9,6 +9,7 @@
 #include "image/resize.h"
 #include "image/transform.h"
 #include "pipelines/job.h"
+#include "pipelines/preview.h"
 #include "pipelines/qwen_tokenizer.h"
 #include "pipelines/registry.h"
 
@@ -244,6 +245,18 @@ static bool encode_prompts(kn_job *j, kn_error *err) {
 
 /* ---- drawing ---- */
 
+/* The first time that previews are wanted of this model. */
+static bool prepare_previews(kn_job *j, kn_error *err) {
+    kn_pipeline *p = j->pipeline;
+    if (!j->hooks->preview || j->hooks->plan || p->preview_map)
+        return true;
+    const kn_coder coder = coder_of(j, KN_STAGE_DECODE);
+    bool ok = kn_component_load(&p->vae, err) && kn_preview_fit(&coder, &p->preview_map, err);
+    if (p->residency == KN_STAGED)
+        kn_component_unload(&p->vae);
+    return ok;
+}
+
 static bool diffuse(kn_job *j, float *x, kn_error *err) {
     kn_component *diffusion = &j->pipeline->diffusion;
     kn_run *r = &j->run;
@@ -341,7 +354,8 @@ static bool run_stages(kn_job *j, kn_image *ret, kn_error *err) {
     size_t n = (size_t)j->channels * j->h * j->w;
     float *x = malloc(n * sizeof *x);
     bool ok = (x || kn_fail_nomem(err, n * sizeof *x)) && recipe_fits(j, err) && find_mask(j, err) &&
-              encode_pictures(j, err) && encode_prompts(j, err) && diffuse(j, x, err) && decode(j, x, ret, err);
+              encode_pictures(j, err) && encode_prompts(j, err) && prepare_previews(j, err) && diffuse(j, x, err) &&
+              decode(j, x, ret, err);
     free(x);
     return ok;
 }
@@ -472,5 +486,6 @@ void kn_pipeline_close(kn_pipeline *p) {
     close_part(&p->vae);
     kn_tokenizer_close(p->tokenizer);
     kn_conditions_free(p->conditions);
+    free(p->preview_map);
     free(p);
 }

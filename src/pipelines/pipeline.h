@@ -74,12 +74,17 @@ static inline bool kn_recipe_is_guided(const kn_recipe *r) {
 /* Told after something has been done; false stops the job. phase: "load", "encode", "step", "decode". */
 typedef bool kn_progress_fn(void *ctx, const char *phase, int step, int steps);
 
+/* Shown after each step how the picture is coming along: RGBA, one pixel for each cell of the latent. */
+typedef void kn_preview_fn(void *ctx, int step, int steps, const kn_image *picture);
+
 /* Shown what the golden files hold, under their names; values are float32 in the order of `dim`. */
 typedef void kn_dump_fn(void *ctx, const char *name, int rank, const int64_t *dim, const float *values);
 
 typedef struct kn_hooks {
     kn_progress_fn *progress; /* may be NULL */
     void *progress_ctx;
+    kn_preview_fn *preview; /* may be NULL */
+    void *preview_ctx;
     kn_dump_fn *dump; /* may be NULL */
     void *dump_ctx;
     const atomic_bool *stop; /* may be NULL */

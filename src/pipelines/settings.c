@@ -59,16 +59,15 @@ static bool check_side(const char *name, double value, const kn_architecture *a,
                    down ? below : above);
 }
 
-/* Pictures that the model can do something with. what: for messages, with a number in it. */
-static bool check_picture(const char *what, int index, const kn_image *p, kn_error *err) {
+bool kn_settings_check_picture(const char *what, int number, const kn_image *p, kn_error *err) {
     enum { LEAST_SIDE = 16, MOST_ASPECT = 50 };
     uint32_t shorter = KN_MIN(p->width, p->height), longer = KN_MAX(p->width, p->height);
     if (shorter < LEAST_SIDE)
-        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, index, p->width,
+        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, number, p->width,
                        p->height, LEAST_SIDE);
     if (longer > (uint64_t)shorter * MOST_ASPECT)
         return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; one side may be at most %d times the other", what,
-                       index, p->width, p->height, MOST_ASPECT);
+                       number, p->width, p->height, MOST_ASPECT);
     return true;
 }
 
@@ -134,7 +133,7 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const k
     if (wish->strength.given && !wish->init_image)
         return kn_fail(err, KN_E_USAGE, "a strength of %g needs a picture to start from", wish->strength.value);
     for (int i = 0; i < wish->reference_count; i++)
-        if (!check_picture("reference", i + 1, &wish->references[i], err))
+        if (!kn_settings_check_picture("reference", i + 1, &wish->references[i], err))
             return false;
     if (!check_inpaint(wish, a, v, err))
         return false;

@@ -56,6 +56,9 @@ bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *default
                       const kn_variant *v, kn_settings *ret, kn_error *err);
 void kn_settings_free(kn_settings *s); /* needed where something is inpainted; settings may be zeroed */
 
+/* Whether a model can do something with a given picture. what: for messages, in front of its number. */
+bool kn_settings_check_picture(const char *what, int number, const kn_image *p, kn_error *err);
+
 /* The settings as the text that travels in a PNG; model is the profile's name. */
 bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into, kn_error *err);
 

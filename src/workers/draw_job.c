@@ -1,0 +1,245 @@
+#include "workers/draw_job.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "image/parameters.h"
+#include "image/png.h"
+#include "image/read.h"
+#include "image/transform.h"
+#include "pipelines/plan.h"
+#include "pipelines/settings.h"
+#include "workers/recipe.h"
+
+enum { TEXT_BYTES = 1 << 20 };
+
+void kn_drawer_close(kn_drawer *d) {
+    kn_model_close(d->model);
+    free(d->profile);
+    d->model = NULL;
+    d->profile = NULL;
+}
+
+/* ---- the model that a recipe means ---- */
+
+/* Whether a profile can do what the workflow is. */
+static bool serves(const kn_profile *p, const kn_workflow *w) {
+    if (strcmp(p->architecture, w->architecture) != 0)
+        return false;
+    const kn_architecture *a = kn_architecture_find(p->architecture);
+    const kn_variant *v = p->variant ? kn_variant_find(a, p->variant) : &a->variants[0];
+    return !w->edits || v->max_references > 0;
+}
+
+/* The one that would be used anyway, if it serves, else the first one that does. */
+static const kn_profile *find_profile(const kn_profiles *all, const char *usual, const kn_workflow *w) {
+    const kn_profile *p = NULL;
+    if (kn_profiles_select(all, usual, &p, NULL) && serves(p, w))
+        return p;
+    for (size_t i = 0; i < all->n; i++)
+        if (serves(&all->profiles[i], w))
+            return &all->profiles[i];
+    return all->builtin && serves(all->builtin, w) ? all->builtin : NULL;
+}
+
+/* *ret (malloc): NULL for the default one. */
+static kn_job_code choose_profile(const kn_drawer *d, const kn_image_recipe *r, char **ret, kn_error *err) {
+    const char *name = r->model ? r->model : d->wish.profile;
+    kn_profiles all = { 0 };
+    if (!r->model && r->workflow) {
+        if (!kn_model_profiles(d->wish.config, &all, err))
+            return KN_JOB_MODEL_MISSING;
+        const kn_profile *p = find_profile(&all, d->wish.profile, r->workflow);
+        if (!p) {
+            kn_fail(err, KN_E_NOT_FOUND, "no profile in models.toml is for the workflow %s", r->workflow->id);
+            kn_profiles_free(&all);
+            return KN_JOB_MODEL_MISSING;
+        }
+        name = p->name;
+    }
+    *ret = name ? strdup(name) : NULL;
+    bool ok = !name || *ret || kn_fail_nomem(err, strlen(name));
+    kn_profiles_free(&all);
+    return ok ? KN_JOB_DONE : KN_JOB_OUT_OF_MEMORY;
+}
+
+static kn_job_code code_of_opening(const kn_error *err) {
+    switch (err->code) {
+    case KN_E_NOT_FOUND: return KN_JOB_MODEL_MISSING;
+    case KN_E_NOMEM: return KN_JOB_OUT_OF_MEMORY;
+    case KN_E_IO:
+    case KN_E_USAGE: return KN_JOB_FAILED;
+    default: return KN_JOB_MODEL_MISMATCH;
+    }
+}
+
+static bool is_same(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static kn_job_code open_model(kn_drawer *d, const kn_image_recipe *r, kn_error *err) {
+    char *profile = NULL;
+    kn_job_code code = choose_profile(d, r, &profile, err);
+    if (code != KN_JOB_DONE)
+        return code;
+    if (d->model && is_same(profile, d->profile)) {
+        free(profile);
+    } else {
+        kn_drawer_close(d); /* first, so that there is memory for both only where it is needed */
+        kn_model_wish wish = d->wish;
+        wish.profile = d->profile = profile;
+        if (!kn_model_open(&wish, &d->model, err))
+            return code_of_opening(err);
+    }
+    const kn_model_choice *c = &d->model->choice;
+    if (!r->workflow || strcmp(c->architecture->name, r->workflow->architecture) == 0)
+        return KN_JOB_DONE;
+    kn_fail(err, KN_E_USAGE, "the profile '%s' is of %s, which the workflow %s is not for",
+            kn_quote_z(c->profile->name).text, c->architecture->title, r->workflow->id);
+    return KN_JOB_MODEL_MISMATCH;
+}
+
+/* ---- drawing ---- */
+
+struct job {
+    const kn_image_recipe *asked;
+    const kn_draw_listener *listener;
+    kn_image pictures[KN_RECIPE_REFERENCES_MAX + 1]; /* references, then the one to start from; owned */
+    int picture_count;
+    kn_settings settings;
+    kn_draw_report report;
+};
+
+static bool read_picture(struct job *j, const char *what, int number, const kn_buf *file, kn_error *err) {
+    kn_image *to = &j->pictures[j->picture_count];
+    if (!kn_image_read(file->data, file->len, &KN_IMAGE_LIMITS, to, err))
+        return kn_fail_within(err, "%s %d", what, number);
+    j->picture_count++;
+    return kn_settings_check_picture(what, number, to, err);
+}
+
+static bool read_pictures(struct job *j, kn_error *err) {
+    for (int i = 0; i < j->asked->reference_count; i++)
+        if (!read_picture(j, "reference", i + 1, &j->asked->references[i], err))
+            return false;
+    return !j->asked->init_image.len || read_picture(j, "picture to start from", 1, &j->asked->init_image, err);
+}
+
+static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
+    const kn_image_recipe *r = j->asked;
+    const kn_wish wish = {
+        .prompt = r->prompt,
+        .negative_prompt = r->negative_prompt,
+        .width = r->width,
+        .height = r->height,
+        .steps = r->steps,
+        .cfg = r->cfg,
+        .shift = { .flow_shift = r->flow_shift },
+        .seed = r->seed,
+        .seed_given = r->seed_given,
+        .sampler = r->sampler,
+        .scheduler = r->scheduler,
+        .references = j->pictures,
+        .reference_count = r->reference_count,
+        .init_image = r->init_image.len ? &j->pictures[r->reference_count] : NULL,
+        .strength = r->strength,
+    };
+    if (!kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &j->settings, err))
+        return false;
+    if (!r->seed_given)
+        j->settings.recipe.seed &= INT64_MAX; /* so that it can be asked for again */
+    return true;
+}
+
+static bool tell_progress(void *ctx, const char *phase, int step, int steps) {
+    static const char *const phases[] = { "load", "encode", "step", "decode" };
+    const struct job *j = ctx;
+    int which = 0;
+    while (which < KN_PHASE_DECODE && strcmp(phase, phases[which]) != 0)
+        which++;
+    if (j->listener->progress)
+        j->listener->progress(j->listener->ctx, (kn_frame_phase)which, step, steps);
+    return true;
+}
+
+static bool draw(struct job *j, kn_model *m, kn_image *ret, kn_error *err) {
+    const kn_hooks hooks = { .progress = tell_progress,
+                             .progress_ctx = j,
+                             .preview = j->listener->preview,
+                             .preview_ctx = j->listener->ctx,
+                             .stop = j->listener->stop };
+    return kn_model_draw(m, &j->settings.recipe, &hooks, ret, &j->report, err);
+}
+
+static bool write_png(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *png, kn_error *err) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, TEXT_BYTES);
+    bool metadata = j->asked->metadata;
+    if (metadata && !kn_settings_describe(&j->settings, m->choice.profile->name, &text, err))
+        return false;
+    const kn_png_text parameters = { KN_PARAMETERS_KEY, text.data };
+    return kn_png_write(picture, &parameters, metadata, png, err);
+}
+
+/* Numbers and names only: nothing of the prompt. */
+static bool write_report(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *into, kn_error *err) {
+    char seed[24];
+    double load = 0, seconds = 0;
+    uint64_t peak = 0;
+    for (int i = 0; i < KN_STAGE_COUNT; i++) {
+        const kn_stage_report *s = &j->report.stage[i];
+        load += s->load_seconds;
+        seconds += s->seconds;
+        peak = KN_MAX(peak, s->peak_bytes + s->weight_bytes);
+    }
+    snprintf(seed, sizeof seed, "%" PRIu64, j->settings.recipe.seed);
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:I}", "seed", seed,
+                            "model", m->choice.profile->name, "width", (int)picture->width, "height",
+                            (int)picture->height, "steps", (int)j->settings.recipe.sigmas.steps, "cfg", j->settings.cfg,
+                            "sampler", j->settings.recipe.sampler->name.name, "scheduler", j->settings.scheduler,
+                            "prompt_tokens", j->report.prompt_tokens, "dropped_tokens", j->report.dropped_tokens,
+                            "dropped_negative_tokens", j->report.dropped_negative_tokens, "load_seconds", load,
+                            "seconds", seconds, "peak_bytes", (json_int_t)peak);
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    bool ok = (text && kn_buf_add_text(into, text)) || kn_fail_nomem(err, into->limit);
+    free(text);
+    json_decref(all);
+    return ok;
+}
+
+static kn_job_code run(struct job *j, kn_model *m, kn_buf *png, kn_buf *report, kn_error *err) {
+    kn_image picture = { 0 };
+    if (!read_pictures(j, err))
+        return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
+    if (!make_settings(j, &m->choice, err))
+        return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_INVALID;
+    if (!draw(j, m, &picture, err))
+        return kn_job_code_of_error(err);
+    if (j->asked->opaque)
+        kn_image_make_opaque(&picture);
+    bool ok = write_png(j, m, &picture, png, err) && write_report(j, m, &picture, report, err);
+    kn_image_free(&picture);
+    return ok ? KN_JOB_DONE : KN_JOB_FAILED;
+}
+
+kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *png,
+                        kn_buf *report, kn_error *err) {
+    kn_image_recipe asked = { 0 };
+    kn_job_code code = kn_image_recipe_read(recipe, len, true, &asked, NULL, err);
+    if (code != KN_JOB_DONE)
+        return code;
+    code = open_model(d, &asked, err);
+    if (code == KN_JOB_DONE) {
+        struct job j = { .asked = &asked, .listener = listener };
+        code = run(&j, d->model, png, report, err);
+        kn_settings_free(&j.settings);
+        for (int i = 0; i < j.picture_count; i++)
+            kn_image_free(&j.pictures[i]);
+    }
+    kn_image_recipe_free(&asked);
+    return code;
+}

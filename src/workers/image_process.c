@@ -1,0 +1,518 @@
+#include "workers/image_process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/child.h"
+
+enum { WORD = 4, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 20 };
+
+typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
+typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
+
+/* What a job is on its way: sent, answered, told of. */
+struct job {
+    kn_image_listener listener;
+    uint8_t head[KN_FRAME_HEADER + WORD]; /* of its frame, and the number that may come before the body */
+    size_t head_len;
+    const uint8_t *body;
+    size_t body_len, sent; /* sent: of both */
+    bool cancelled, answered;
+    kn_job_code why; /* it was cancelled */
+};
+
+struct kn_image_process {
+    kn_loop *loop;
+    kn_image_process_options options;
+    life life;
+    kn_child child;
+    kn_watch in, out, err, exit;
+    kn_timer timer;
+    purpose purpose;
+    kn_frame_reader reader;
+    uint8_t cancel[KN_FRAME_HEADER]; /* being sent */
+    size_t cancel_sent;
+    char missing[MISSING_BYTES];
+    char line[LINE_BYTES]; /* of its standard error, so far */
+    size_t line_len;
+    kn_job_code last_word; /* on it; KN_JOB_CODES: none */
+    bool broken, forced;
+
+    struct job *job; /* NULL: none */
+    kn_image_result result;
+    kn_buf answer, report; /* that the result points into */
+    kn_error failure;
+    kn_task told;
+};
+
+static void set_timer(kn_image_process *p, purpose what, uint64_t ms) {
+    p->purpose = what;
+    kn_loop_timer_after(p->loop, &p->timer, ms);
+}
+
+static void kill_worker(kn_image_process *p) {
+    kn_child_signal(&p->child, SIGKILL);
+}
+
+/* ---- the end of a job ---- */
+
+static void tell_result(kn_task *t) {
+    kn_image_process *p = KN_HOLDER(t, kn_image_process, told);
+    struct job *j = p->job;
+    kn_image_result result = p->result;
+    kn_buf answer = p->answer, report = p->report;
+    const kn_error failure = p->failure;
+    kn_buf_init(&p->answer, 0);
+    kn_buf_init(&p->report, 0);
+    p->job = NULL; /* the next one may be given from within the call */
+    result.sentence = failure.text;
+    result.report = report.data;
+    result.forced = p->forced;
+    j->listener.done(j->listener.ctx, &result);
+    free(j);
+    kn_buf_free(&answer);
+    kn_buf_free(&report);
+}
+
+/* Closing its input is how an idle worker is told to go. */
+static void let_go(kn_image_process *p) {
+    p->life = LEAVING;
+    kn_watch_close(p->loop, &p->in);
+    set_timer(p, FOR_GRACE, p->options.grace_ms);
+}
+
+static void end_job(kn_image_process *p, kn_job_code code) {
+    p->job->answered = true;
+    p->result.code = code == KN_JOB_CANCELLED && p->job->cancelled ? p->job->why : code;
+    if (p->life == ALIVE && p->options.keep_warm_ms)
+        set_timer(p, FOR_COOLING, p->options.keep_warm_ms);
+    else if (p->life == ALIVE)
+        let_go(p);
+    if (p->life == GONE || p->options.keep_warm_ms)
+        kn_loop_later(p->loop, &p->told);
+}
+
+static void fail_job(kn_image_process *p, kn_job_code code, const char *sentence) {
+    p->failure = (kn_error){ 0 };
+    kn_fail(&p->failure, KN_E_IO, "%s", sentence);
+    end_job(p, code);
+}
+
+/* ---- what the worker says ---- */
+
+/* The payload becomes that of the result. */
+static void keep_answer(kn_image_process *p, size_t numbers) {
+    p->answer = p->reader.payload;
+    p->reader.len = 0;
+    kn_buf_init(&p->reader.payload, 0);
+    p->result.png = (const uint8_t *)p->answer.data + numbers * WORD;
+    p->result.png_len = p->answer.len - numbers * WORD;
+}
+
+static void hear_failure(kn_image_process *p) {
+    const kn_buf *text = &p->reader.payload;
+    const char *end = memchr(text->data, '\n', text->len);
+    size_t len = end ? (size_t)(end - text->data) : text->len;
+    kn_job_code code = kn_job_code_of_word(text->data, len);
+    fail_job(p, code == KN_JOB_CODES || code == KN_JOB_DONE ? KN_JOB_FAILED : code, end ? end + 1 : "");
+}
+
+static bool hear_preview(kn_image_process *p) {
+    const kn_image_listener *l = &p->job->listener;
+    kn_frame_preview preview;
+    if (!kn_frame_preview_read(p->reader.payload.data, p->reader.payload.len, &preview, NULL))
+        return false;
+    if (l->preview)
+        l->preview(l->ctx, &preview);
+    return true;
+}
+
+static bool hear_progress(kn_image_process *p) {
+    const kn_image_listener *l = &p->job->listener;
+    const uint8_t *at = (const uint8_t *)p->reader.payload.data;
+    uint32_t phase = kn_frame_get(at);
+    if (phase > KN_PHASE_DECODE)
+        return false;
+    if (l->progress)
+        l->progress(l->ctx, (kn_frame_phase)phase, kn_frame_get(at + WORD), kn_frame_get(at + 2 * WORD));
+    return true;
+}
+
+static bool hear_picture(kn_image_process *p) {
+    const uint8_t *at = (const uint8_t *)p->reader.payload.data;
+    p->result.width = kn_frame_get(at);
+    p->result.height = kn_frame_get(at + WORD);
+    p->result.is_transparent = kn_frame_get(at + 2 * WORD) != 0;
+    keep_answer(p, 3);
+    end_job(p, KN_JOB_DONE);
+    return true;
+}
+
+/* False: this has no place here. */
+static bool hear(kn_image_process *p) {
+    const kn_buf *payload = &p->reader.payload;
+    if (p->reader.kind == KN_FRAME_READY) {
+        snprintf(p->missing, sizeof p->missing, "%s", payload->data);
+        return true;
+    }
+    const struct job *j = p->job;
+    if (!j || j->answered || (j->sent < j->head_len + j->body_len && p->reader.kind != KN_FRAME_FAILED))
+        return false;
+    switch (p->reader.kind) {
+    case KN_FRAME_PREVIEW: return hear_preview(p);
+    case KN_FRAME_PROGRESS: return hear_progress(p);
+    case KN_FRAME_PICTURE: return hear_picture(p);
+    case KN_FRAME_FAILED: hear_failure(p); return true;
+    case KN_FRAME_REPORT:
+        kn_buf_free(&p->report);
+        kn_buf_init(&p->report, payload->len);
+        return kn_buf_add(&p->report, payload->data, payload->len);
+    default: /* the final */
+        keep_answer(p, 0);
+        end_job(p, KN_JOB_DONE);
+        return true;
+    }
+}
+
+/* One piece at a time, so that others on the loop have their turn. False: there is no more now. */
+static bool read_output(kn_image_process *p) {
+    uint8_t piece[PIECE];
+    ssize_t n = read(p->out.fd, piece, sizeof piece);
+    if (n == 0)
+        kn_watch_close(p->loop, &p->out); /* how it ended is about to be known */
+    if (n <= 0)
+        return false;
+    for (const uint8_t *at = piece; !p->broken && at < piece + n;) {
+        bool complete = false;
+        p->broken = !kn_frame_reader_take(&p->reader, &at, piece + n, &complete, NULL) || (complete && !hear(p));
+    }
+    if (p->broken) {
+        kn_watch_close(p->loop, &p->out);
+        kill_worker(p);
+    }
+    return !p->broken;
+}
+
+static void output_came(kn_watch *w, uint32_t events) {
+    (void)events;
+    read_output(KN_HOLDER(w, kn_image_process, out));
+}
+
+/* Only whole lines that are one of our words count; libraries of drivers write there, too. */
+static bool read_errors(kn_image_process *p) {
+    char piece[1024];
+    ssize_t n = read(p->err.fd, piece, sizeof piece);
+    if (n == 0)
+        kn_watch_close(p->loop, &p->err);
+    for (ssize_t i = 0; i < n; i++) {
+        if (piece[i] == '\n') {
+            kn_job_code code = kn_job_code_of_word(p->line, KN_MIN(p->line_len, sizeof p->line));
+            p->last_word = code == KN_JOB_CODES ? p->last_word : code;
+            p->line_len = 0;
+        } else {
+            if (p->line_len < sizeof p->line)
+                p->line[p->line_len] = piece[i];
+            p->line_len++;
+        }
+    }
+    return n > 0;
+}
+
+static void errors_came(kn_watch *w, uint32_t events) {
+    (void)events;
+    read_errors(KN_HOLDER(w, kn_image_process, err));
+}
+
+/* ---- what it is told ---- */
+
+/* False: no more goes now. A worker that does not read has died, which is about to be known. */
+static bool send_bytes(kn_image_process *p, const uint8_t *bytes, size_t len, size_t *sent) {
+    while (*sent < len) {
+        ssize_t n = write(p->in.fd, bytes + *sent, len - *sent);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            kn_watch_want(p->loop, &p->in, errno == EAGAIN ? EPOLLOUT : 0);
+            return false;
+        }
+        *sent += (size_t)n;
+    }
+    return true;
+}
+
+static void send_job(kn_image_process *p) {
+    struct job *j = p->job;
+    size_t in_head = KN_MIN(j->sent, j->head_len), in_body = j->sent - in_head;
+    bool all = send_bytes(p, j->head, j->head_len, &in_head) && send_bytes(p, j->body, j->body_len, &in_body);
+    j->sent = in_head + in_body;
+    if (!all)
+        return;
+    /* In the middle of a recipe nothing else can be said. */
+    if (!j->cancelled || send_bytes(p, p->cancel, sizeof p->cancel, &p->cancel_sent))
+        kn_watch_want(p->loop, &p->in, 0);
+}
+
+static void input_has_room(kn_watch *w, uint32_t events) {
+    kn_image_process *p = KN_HOLDER(w, kn_image_process, in);
+    if (p->job && !p->job->answered && !(events & (EPOLLERR | EPOLLHUP)))
+        send_job(p);
+    else
+        kn_watch_want(p->loop, w, 0);
+}
+
+/* ---- its life ---- */
+
+static bool start_job(kn_image_process *p, kn_error *err);
+
+static void close_worker(kn_image_process *p) {
+    kn_watch_close(p->loop, &p->in);
+    kn_watch_close(p->loop, &p->out);
+    kn_watch_close(p->loop, &p->err);
+    kn_watch_close(p->loop, &p->exit);
+    kn_loop_timer_stop(&p->timer);
+    kn_frame_reader_free(&p->reader);
+    p->life = GONE;
+}
+
+/* The job that it had, if it has not answered. */
+static void tell_death(kn_image_process *p, int status) {
+    char sentence[80];
+    kn_job_code code = p->job->cancelled ? p->job->why : KN_JOB_FAILED;
+    if (p->broken)
+        snprintf(sentence, sizeof sentence, "the image worker did not keep to the protocol and was ended");
+    else if (p->forced)
+        snprintf(sentence, sizeof sentence, "the image worker did not stop in time and was ended");
+    else if (status > 128)
+        snprintf(sentence, sizeof sentence, "the image worker was ended by signal %d", status - 128);
+    else
+        snprintf(sentence, sizeof sentence, "the image worker ended by itself with status %d", status);
+    if (!p->broken && p->last_word != KN_JOB_CODES && p->last_word != KN_JOB_DONE)
+        code = p->last_word;
+    fail_job(p, code, sentence);
+}
+
+static void worker_ended(kn_watch *w, uint32_t events) {
+    (void)events;
+    kn_image_process *p = KN_HOLDER(w, kn_image_process, exit);
+    int status = 0;
+    if (!kn_child_wait(&p->child, false, &status))
+        return;
+    p->exit.fd = -1; /* has been closed */
+    bool was_sent = p->job && (p->life == ALIVE || p->job->answered);
+    while (p->out.fd >= 0 && read_output(p)) {
+    }
+    while (p->err.fd >= 0 && read_errors(p)) {
+    }
+    close_worker(p);
+    if (!p->job)
+        return;
+    kn_error err = { 0 };
+    if (p->job->answered)
+        kn_loop_later(p->loop, &p->told);
+    else if (was_sent)
+        tell_death(p, status);
+    else if (!start_job(p, &err)) /* it had come while the last worker was leaving */
+        fail_job(p, KN_JOB_FAILED, err.text);
+}
+
+static void stop_job(kn_image_process *p, kn_job_code why) {
+    struct job *j = p->job;
+    if (j->cancelled)
+        return;
+    j->cancelled = true;
+    j->why = why;
+    if (p->life != ALIVE) { /* the job still waits for its worker */
+        fail_job(p, why, "");
+        return;
+    }
+    p->cancel_sent = 0;
+    set_timer(p, FOR_GRACE, p->options.grace_ms);
+    send_job(p);
+}
+
+static void time_is_over(kn_timer *t) {
+    kn_image_process *p = KN_HOLDER(t, kn_image_process, timer);
+    switch (p->purpose) {
+    case FOR_DEADLINE: stop_job(p, KN_JOB_DEADLINE); break;
+    case FOR_COOLING: let_go(p); break;
+    case FOR_GRACE:
+        p->forced = true;
+        kill_worker(p);
+        break;
+    }
+}
+
+/* What cannot be watched is closed here: nobody else will. */
+static bool watch_pipe(kn_image_process *p, kn_watch *w, int fd, uint32_t wanted, void (*ready)(kn_watch *, uint32_t),
+                       kn_error *err) {
+    if (kn_watch_open(p->loop, w, fd, wanted, ready, err))
+        return true;
+    close(fd);
+    return false;
+}
+
+static bool watch_worker(kn_image_process *p, kn_error *err) {
+    const kn_child *c = &p->child;
+    bool in = watch_pipe(p, &p->in, c->in, 0, input_has_room, err);
+    bool out = watch_pipe(p, &p->out, c->out, EPOLLIN, output_came, err);
+    bool errors = watch_pipe(p, &p->err, c->err, EPOLLIN, errors_came, err);
+    return in && out && errors && kn_watch_open(p->loop, &p->exit, c->pid_fd, EPOLLIN, worker_ended, err);
+}
+
+static void add_option(const char **arguments, size_t *count, const char *name, const char *value) {
+    if (value) {
+        arguments[(*count)++] = name;
+        arguments[(*count)++] = value;
+    }
+}
+
+static bool start_worker(kn_image_process *p, kn_error *err) {
+    static const char *const environment[] = {
+        "PATH=/usr/bin:/bin",       "LC_ALL=C.UTF-8",
+        "CUDA_CACHE_DISABLE=1",     "MESA_SHADER_CACHE_DISABLE=true",
+        "__GL_SHADER_DISK_CACHE=0", NULL,
+    };
+    const kn_image_process_options *o = &p->options;
+    const char *arguments[ARGUMENTS] = { "kuno", "image-worker", "--session" };
+    size_t count = 3;
+    char threads[16];
+    snprintf(threads, sizeof threads, "%u", o->threads);
+    add_option(arguments, &count, "--isolation", kn_isolation_names[o->isolation].name);
+    add_option(arguments, &count, "--residency", o->keep_warm_ms ? "cached" : "staged");
+    add_option(arguments, &count, "--config", o->config);
+    add_option(arguments, &count, "--device", o->device);
+    add_option(arguments, &count, "--model-profile", o->profile);
+    add_option(arguments, &count, "--precision", o->precision);
+    add_option(arguments, &count, "--threads", o->threads ? threads : NULL);
+    const kn_child_plan plan = { .program = o->program ? o->program : "/proc/self/exe",
+                                 .arguments = arguments,
+                                 .environment = environment };
+    if (!kn_child_start(&plan, &p->child, err))
+        return false;
+    kn_frame_reader_init(&p->reader, KN_FROM_WORKER);
+    p->missing[0] = 0;
+    p->line_len = 0;
+    p->last_word = KN_JOB_CODES;
+    p->broken = p->forced = false;
+    p->life = ALIVE;
+    return true;
+}
+
+static void end_worker(kn_image_process *p) {
+    int status = 0;
+    kill_worker(p);
+    kn_child_wait(&p->child, true, &status);
+    p->exit.fd = -1;
+    close_worker(p);
+}
+
+static bool start_job(kn_image_process *p, kn_error *err) {
+    if (p->life == GONE) {
+        if (!start_worker(p, err))
+            return false;
+        if (!watch_worker(p, err)) {
+            end_worker(p);
+            return false;
+        }
+    }
+    if (p->options.deadline_ms)
+        set_timer(p, FOR_DEADLINE, p->options.deadline_ms);
+    else
+        kn_loop_timer_stop(&p->timer);
+    send_job(p);
+    return true;
+}
+
+/* ---- for the server ---- */
+
+bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_image_process **ret, kn_error *err) {
+    kn_image_process *p = calloc(1, sizeof *p);
+    if (!p)
+        return kn_fail_nomem(err, sizeof *p);
+    p->loop = l;
+    p->options = *o;
+    if (!p->options.grace_ms)
+        p->options.grace_ms = KN_IMAGE_GRACE_MS;
+    p->in.fd = p->out.fd = p->err.fd = p->exit.fd = -1;
+    p->timer = (kn_timer){ .fired = time_is_over, .due_ms = KN_TIMER_NEVER };
+    p->told.run = tell_result;
+    kn_frame_header(KN_FRAME_CANCEL, 0, p->cancel);
+    kn_buf_init(&p->answer, 0);
+    kn_buf_init(&p->report, 0);
+    kn_frame_reader_init(&p->reader, KN_FROM_WORKER);
+    *ret = p;
+    return true;
+}
+
+void kn_image_process_free(kn_image_process *p) {
+    if (!p)
+        return;
+    if (p->life != GONE)
+        end_worker(p);
+    kn_loop_timer_close(p->loop, &p->timer);
+    kn_buf_free(&p->answer);
+    kn_buf_free(&p->report);
+    free(p->job);
+    free(p);
+}
+
+static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *number, const void *body, size_t len,
+                     const kn_image_listener *listener, kn_error *err) {
+    size_t words = number ? WORD : 0;
+    if (p->job)
+        return kn_fail(err, KN_E_USAGE, "the image worker has a job already");
+    if (len + words > kn_frame_limit(kind))
+        return kn_fail(err, KN_E_RANGE, "%zu bytes are too many for a job, %zu are possible", len,
+                       kn_frame_limit(kind) - words);
+    struct job *j = calloc(1, sizeof *j);
+    if (!j)
+        return kn_fail_nomem(err, sizeof *j);
+    *j = (struct job){ .listener = *listener, .head_len = KN_FRAME_HEADER + words, .body = body, .body_len = len };
+    kn_frame_header(kind, len + words, j->head);
+    if (number)
+        kn_frame_put(j->head + KN_FRAME_HEADER, *number);
+    p->job = j;
+    p->result = (kn_image_result){ 0 };
+    p->failure = (kn_error){ 0 };
+    kn_error why = { 0 };
+    if (p->life != LEAVING && !start_job(p, &why))
+        fail_job(p, KN_JOB_FAILED, why.text);
+    return true;
+}
+
+bool kn_image_process_draw(kn_image_process *p, const char *recipe, size_t len, bool previews,
+                           const kn_image_listener *listener, kn_error *err) {
+    return take_job(p, previews ? KN_FRAME_DRAW_PREVIEW : KN_FRAME_DRAW, NULL, recipe, len, listener, err);
+}
+
+bool kn_image_process_read(kn_image_process *p, const void *file, size_t len, uint32_t largest,
+                           const kn_image_listener *listener, kn_error *err) {
+    return take_job(p, KN_FRAME_READ_PICTURE, &largest, file, len, listener, err);
+}
+
+void kn_image_process_cancel(kn_image_process *p) {
+    if (p->job && !p->job->answered)
+        stop_job(p, KN_JOB_CANCELLED);
+}
+
+void kn_image_process_cool(kn_image_process *p) {
+    if (p->life == ALIVE && !p->job)
+        let_go(p);
+}
+
+bool kn_image_process_is_busy(const kn_image_process *p) {
+    return p->job != NULL;
+}
+
+bool kn_image_process_is_warm(const kn_image_process *p) {
+    return p->life == ALIVE;
+}
+
+const char *kn_image_process_missing(const kn_image_process *p) {
+    return p->missing;
+}

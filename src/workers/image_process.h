@@ -1,0 +1,90 @@
+/* The server's side of an image worker (image_worker.h): one process, one job at a time, on the event loop.
+ *
+ *     kn_image_process *p;
+ *     kn_image_process_new(loop, &options, &p, err);
+ *     kn_image_process_draw(p, recipe, len, true, &listener, err);    starts the worker if there is none
+ *     … listener.progress, listener.preview, …, then listener.done, once, whatever happens …
+ *     kn_image_process_free(p);
+ *
+ * What it promises:
+ *   - `done` comes exactly once for each job that was taken, never from within a call made here, and afterwards the
+ *     worker is idle or gone. Without keep_warm_ms it is gone: who holds the machine for a job may let go.
+ *   - A worker that dies, that breaks the protocol or that cannot be started costs the one job.
+ *   - A job that is cancelled, or whose time is over, has grace_ms to end; then the process is killed, and the result
+ *     says so, as nobody can tell what became of the device.
+ *   - Memory is bounded by the limits of frames.h: no more is read than one frame, and a recipe stays the caller's and
+ *     is sent as fast as the worker takes it.
+ * The process must ignore SIGPIPE: that a worker has died is learned otherwise. */
+#ifndef KN_WORKERS_IMAGE_PROCESS_H
+#define KN_WORKERS_IMAGE_PROCESS_H
+
+#include "http/loop.h"
+#include "workers/codes.h"
+#include "workers/frames.h"
+#include "workers/sandbox.h"
+
+enum {
+    KN_IMAGE_GRACE_MS = 90 * 1000,
+    KN_IMAGE_KEEP_WARM_MS = 300 * 1000, /* where nobody else needs the device's memory */
+};
+
+typedef struct kn_image_process kn_image_process;
+
+/* Texts must outlive the process; NULL and 0 leave the choice to the worker where nothing else is said. */
+typedef struct kn_image_process_options {
+    const char *program;         /* NULL: this one */
+    const char *config, *device; /* as in options of `kuno image-worker` */
+    const char *profile, *precision;
+    unsigned threads;
+    kn_isolation isolation;
+    uint64_t keep_warm_ms; /* how long an idle worker stays; 0: it goes after each job */
+    uint64_t grace_ms;     /* 0: KN_IMAGE_GRACE_MS */
+    uint64_t deadline_ms;  /* of each job; 0: none */
+} kn_image_process_options;
+
+/* How a job ended. Views are valid during the call. */
+typedef struct kn_image_result {
+    kn_job_code code;
+    const char *sentence; /* what went wrong, for people at this machine: it may name files. "" if nothing did */
+    const uint8_t *png;   /* NULL unless the code is KN_JOB_DONE */
+    size_t png_len;
+    const char *report;     /* a JSON object about a drawn picture; "" for one that was read */
+    uint32_t width, height; /* of a picture that was read, as it came */
+    bool is_transparent;    /* the same */
+    bool forced;            /* the process had to be killed */
+} kn_image_result;
+
+/* progress and preview may be NULL. */
+typedef struct kn_image_listener {
+    void (*progress)(void *ctx, kn_frame_phase phase, uint32_t step, uint32_t steps);
+    void (*preview)(void *ctx, const kn_frame_preview *preview);
+    void (*done)(void *ctx, const kn_image_result *result);
+    void *ctx;
+} kn_image_listener;
+
+bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_image_process **ret, kn_error *err);
+
+/* Kills the worker if there is one; `done` does not come any more. NULL is fine. */
+void kn_image_process_free(kn_image_process *p);
+
+/* Both are false only if there is a job already or what is given is too large; the listener is copied, the bytes must
+ * stay until `done`. largest: see picture_job.h. */
+bool kn_image_process_draw(kn_image_process *p, const char *recipe, size_t len, bool previews,
+                           const kn_image_listener *listener, kn_error *err);
+bool kn_image_process_read(kn_image_process *p, const void *file, size_t len, uint32_t largest,
+                           const kn_image_listener *listener, kn_error *err);
+
+/* Asks the job to stop; does nothing without one. */
+void kn_image_process_cancel(kn_image_process *p);
+
+/* An idle worker goes at once: somebody else needs the device. */
+void kn_image_process_cool(kn_image_process *p);
+
+bool kn_image_process_is_busy(const kn_image_process *p);
+bool kn_image_process_is_warm(const kn_image_process *p); /* there is a process */
+
+/* What protection the last worker had to do without, as words with spaces between; "" if nothing, or nothing is known.
+ */
+const char *kn_image_process_missing(const kn_image_process *p);
+
+#endif

@@ -1,0 +1,41 @@
+#include "workers/picture_job.h"
+
+#include <math.h>
+
+#include "image/png.h"
+#include "image/read.h"
+#include "image/resize.h"
+#include "image/transform.h"
+
+static uint32_t scaled(uint32_t side, double by) {
+    return (uint32_t)KN_MAX(lround(side * by), 1);
+}
+
+/* picture is replaced. */
+static bool shrink(kn_image *picture, uint32_t largest, kn_error *err) {
+    uint32_t longer = KN_MAX(picture->width, picture->height);
+    kn_image smaller = { 0 };
+    if (!largest || longer <= largest)
+        return true;
+    double by = (double)largest / longer;
+    if (!kn_image_resize(picture, scaled(picture->width, by), scaled(picture->height, by), &smaller, err))
+        return false;
+    kn_image_free(picture);
+    *picture = smaller;
+    return true;
+}
+
+kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_picture_facts *ret, kn_buf *png,
+                           kn_error *err) {
+    kn_image picture = { 0 };
+    bool ok = kn_image_read(file, len, &KN_IMAGE_LIMITS, &picture, err);
+    if (ok) {
+        *ret = (kn_picture_facts){ picture.width, picture.height, kn_image_is_transparent(&picture) };
+        ok = shrink(&picture, largest, err);
+        if (!ret->is_transparent)
+            kn_image_drop_alpha(&picture);
+        ok = ok && kn_png_write(&picture, NULL, 0, png, err);
+    }
+    kn_image_free(&picture);
+    return ok ? KN_JOB_DONE : err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
+}

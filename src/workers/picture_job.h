@@ -1,0 +1,21 @@
+/* A client's picture made harmless: any supported file, upright, within limits, as a PNG file without anything beside
+ * the pixels; smaller if that is asked for. */
+#ifndef KN_WORKERS_PICTURE_JOB_H
+#define KN_WORKERS_PICTURE_JOB_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "workers/codes.h"
+
+/* What there is to say about it. */
+typedef struct kn_picture_facts {
+    uint32_t width, height; /* as it came, upright */
+    bool is_transparent;    /* somewhere; else the file has no alpha */
+} kn_picture_facts;
+
+/* largest: of the longer side, 0: as it is. png: adds to it. */
+kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_picture_facts *ret, kn_buf *png,
+                           kn_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+#include "workers/sandbox.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/swap.h"
+
+const kn_name kn_isolation_names[KN_ISOLATION_COUNT] = {
+    { "required", { NULL }, "all of it, or no work" },
+    { "best-effort", { NULL }, "what this machine offers" },
+};
+const char *const kn_cage_words[KN_CAGE_PARTS] = { "files", "system-calls", "swap" };
+
+enum { OPEN_FILES = 256 };
+
+static bool limit(int what, rlim_t most, kn_error *err) {
+    struct rlimit l;
+    if (getrlimit(what, &l))
+        return kn_fail(err, KN_E_IO, "cannot read a limit of this process: %s", strerror(errno));
+    l.rlim_cur = KN_MIN(l.rlim_cur, most);
+    l.rlim_max = KN_MIN(l.rlim_max, most);
+    return setrlimit(what, &l) == 0 || kn_fail(err, KN_E_IO, "cannot limit this process: %s", strerror(errno));
+}
+
+/* Neither of the first two is enough: a collector of core dumps gets them whatever the limit is, and the flag is set
+ * again by the next program that is run. */
+static bool prepare(kn_error *err) {
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        return kn_fail(err, KN_E_IO, "cannot give up privileges: %s", strerror(errno));
+    if (close_range(STDERR_FILENO + 1, ~0U, 0))
+        return kn_fail(err, KN_E_IO, "cannot close what was open: %s", strerror(errno));
+    return limit(RLIMIT_CORE, 0, err) && limit(RLIMIT_NOFILE, OPEN_FILES, err);
+}
+
+bool kn_sandbox_swap(kn_error *err) {
+    switch (kn_swap_state()) {
+    case KN_SWAP_OFF: return true;
+    case KN_SWAP_ON:
+        return kn_fail(err, KN_E_UNSUPPORTED,
+                       "swap is on for this process; set MemorySwapMax=0 for its service, or turn swap off");
+    default:
+        return kn_fail(err, KN_E_UNSUPPORTED,
+                       "this machine has swap, and does not tell whether this process may use it; turn swap off");
+    }
+}
+
+bool kn_sandbox_enter(kn_isolation isolation, unsigned *ret_missing, kn_error *err) {
+    /* What is read from files comes before files are closed off. */
+    static bool (*const parts[KN_CAGE_PARTS])(kn_error *) = {
+        [KN_CAGE_FILES] = kn_sandbox_files, [KN_CAGE_CALLS] = kn_sandbox_calls, [KN_CAGE_SWAP] = kn_sandbox_swap
+    };
+    static const int order[KN_CAGE_PARTS] = { KN_CAGE_SWAP, KN_CAGE_FILES, KN_CAGE_CALLS };
+    unsigned missing = 0;
+    if (!prepare(err))
+        return false;
+    for (size_t i = 0; i < KN_CAGE_PARTS; i++) {
+        kn_error why = { 0 };
+        if (parts[order[i]](&why))
+            continue;
+        missing |= 1U << order[i];
+        if (isolation == KN_ISOLATION_REQUIRED)
+            return kn_fail(err, why.code, "%s", why.text);
+    }
+    *ret_missing = missing;
+    return true;
+}

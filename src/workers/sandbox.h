@@ -1,0 +1,38 @@
+/* The image worker's cage: what a program may still do that is about to read what strangers made.
+ *
+ * After kn_sandbox_enter the process and all threads that it will have
+ *   - can open no file for writing, and make, remove, rename or cut none (Landlock); exceptions are the nodes of
+ *     graphics cards, /dev/null, and the names of its own threads;
+ *   - can read files, since drivers load theirs from many places, but nothing of other processes in /proc (Landlock);
+ *   - can run no other program, reach no network, send no signals, and change no attributes of files (seccomp: a list
+ * of what is allowed; what no driver ever calls ends the process);
+ *   - can never gain privileges, leaves no core dump, and cannot be looked into by others;
+ *   - has no memory that is written to swap: where swap is on, it says so, which nothing in here can change.
+ *
+ * Entered before there is any other thread and before anything foreign is read. Only descriptors 0 to 2 survive. */
+#ifndef KN_WORKERS_SANDBOX_H
+#define KN_WORKERS_SANDBOX_H
+
+#include "sampling/names.h"
+
+typedef enum kn_isolation {
+    KN_ISOLATION_REQUIRED,    /* all of it, or the process refuses to work */
+    KN_ISOLATION_BEST_EFFORT, /* what this machine offers */
+    KN_ISOLATION_COUNT,
+} kn_isolation;
+extern const kn_name kn_isolation_names[KN_ISOLATION_COUNT];
+
+/* The parts that a machine may not offer, as bits and words. */
+enum { KN_CAGE_FILES, KN_CAGE_CALLS, KN_CAGE_SWAP, KN_CAGE_PARTS };
+extern const char *const kn_cage_words[KN_CAGE_PARTS];
+
+/* *ret_missing: a bit (1 << KN_CAGE_…) for each part that could not be had. False: one is missing and required, or the
+ * process could not even be prepared. The error says why. */
+bool kn_sandbox_enter(kn_isolation isolation, unsigned *ret_missing, kn_error *err);
+
+/* The parts, for those who want one alone. Each is for ever. */
+bool kn_sandbox_files(kn_error *err);
+bool kn_sandbox_calls(kn_error *err);
+bool kn_sandbox_swap(kn_error *err);
+
+#endif

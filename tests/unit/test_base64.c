@@ -1,0 +1,54 @@
+/* Base64: the examples of RFC 4648, and everything that is nearly base64. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base64.h"
+
+static void reads_the_examples_of_the_standard(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        { "", "" },
+        { "Zg==", "f" },
+        { "Zm8=", "fo" },
+        { "Zm9v", "foo" },
+        { "Zm9vYg==", "foob" },
+        { "Zm9vYmE=", "fooba" },
+        { "Zm9vYmFy", "foobar" },
+        { "+/+/", "\xFB\xFF\xBF" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF got;
+        kn_error err = { 0 };
+        kn_buf_init(&got, 100);
+        assert_true(kn_base64_decode(rows[i][0], strlen(rows[i][0]), &got, &err));
+        assert_string_equal(got.data, rows[i][1]);
+        assert_true(kn_base64_decode(rows[i][0], strlen(rows[i][0]), NULL, &err));
+    }
+}
+
+static void refuses_what_is_nearly_base64(void **state) {
+    (void)state;
+    static const char *const rows[] = { "Zg",    "Zg=",  "Z===", "====",     "Zh==",       "Zm9=", "Zm 9",
+                                        "Zm9\n", "Zm9-", "Zm9_", "Zg==Zg==", "Zm\xC3\xA4", "=Zg=", "Z=g=" };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF got;
+        kn_error err = { 0 };
+        kn_buf_init(&got, 100);
+        assert_false(kn_base64_decode(rows[i], strlen(rows[i]), &got, &err));
+        assert_int_equal(err.code, KN_E_FORMAT);
+        assert_false(kn_base64_decode(rows[i], strlen(rows[i]), NULL, NULL));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_the_examples_of_the_standard),
+        cmocka_unit_test(refuses_what_is_nearly_base64),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+"""The image worker from outside: one picture by recipe, and sessions of many jobs."""
+
+import base64
+import json
+import re
+import signal
+import struct
+import subprocess
+import time
+
+import tap
+from kuno import E2E, GOLDEN, environment
+from png import Picture
+from worker import (CANCEL, DRAW, DRAW_PREVIEW, FAILED, FINAL, PATIENCE, PICTURE, PREVIEW, PROGRAM, PROGRESS, READY,
+                    REPORT, Session, WorkerCase, frames, numbers)
+
+DEMO = {"prompt": "a red boat", "seed": "42"}
+TINY = {"prompt": "a red boat", "seed": "7", "width": 64, "height": 64, "steps": 2, "cfg": 1}
+TINY_ARGS = ("--config", str(E2E / "models.toml"))
+TINY_OPTIONS = (*TINY_ARGS, "--seed", "7", "--size", "64x64", "--steps", "2", "--cfg", "1")
+# Long enough that nothing ends it but being told to.
+FREE_ARGS = ("--config", str(GOLDEN / "demo.toml"), "--model-profile", "demo-free")
+LONG = {"prompt": "a red boat", "seed": "7", "width": 512, "height": 512, "steps": 100, "cfg": 1}
+REFERENCE = (E2E / "edit" / "reference0.png").read_bytes()
+IMAGES = GOLDEN / "image"
+
+
+def to_json(**recipe):
+    return json.dumps(recipe).encode()
+
+
+class OnePicture(WorkerCase):
+    def generate(self, *args):
+        self.draws(*args)
+        return (self.folder / "output.png").read_bytes()
+
+    def test_same(self):
+        """draws_to_the_byte_what_generate_draws"""
+        for recipe, worker_args, generate_args in (
+                (DEMO, (), ("--seed", "42")),
+                (TINY, TINY_ARGS, TINY_OPTIONS),
+                ({**TINY, "cfg": 2.5, "negative_prompt": "blue"}, TINY_ARGS,
+                 (*TINY_ARGS, "--seed", "7", "--size", "64x64", "--steps", "2", "--cfg", "2.5", "-n", "blue"))):
+            result = self.worker(to_json(**recipe), *worker_args)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertEqual(result.stdout, self.generate("a red boat", *generate_args, "--no-metadata"))
+
+    def test_pictures(self):
+        """draws_from_given_pictures_what_generate_draws"""
+        picture = self.inputs / "reference.png"
+        picture.write_bytes(REFERENCE)
+        text = base64.b64encode(REFERENCE).decode()
+        for more, args in (({"reference_images": [text, text]}, ("--reference", picture, "--reference", picture)),
+                           ({"init_image": text, "strength": 0.5}, ("--init-image", picture, "--strength", "0.5"))):
+            result = self.worker(to_json(**TINY, **more), *TINY_ARGS)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            drawn = self.generate("a red boat", *TINY_OPTIONS, "--no-metadata", *map(str, args))
+            self.assertEqual(result.stdout, drawn)
+
+    def test_metadata(self):
+        """tells_of_the_recipe_only_if_asked_to"""
+        with_it = self.worker(to_json(**DEMO, metadata=True)).stdout
+        self.assertEqual(with_it, self.generate("a red boat", "--seed", "42"))
+        self.assertNotIn(b"boat", self.worker(to_json(**DEMO)).stdout)
+
+    def test_opaque(self):
+        """makes_pictures_opaque_if_asked_to"""
+        picture = Picture(self.worker(to_json(**DEMO, opaque=True)).stdout)
+        self.assertEqual(set(picture.pixels[3::4]), {255})
+
+    def test_frames(self):
+        """shows_a_preview_after_each_step"""
+        result = self.worker(to_json(**DEMO), env={"KUNO_IMAGE_FRAMES": "1"})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        *previews, (kind, final) = frames(result.stdout)
+        self.assertEqual((kind, final), (FINAL, self.worker(to_json(**DEMO)).stdout))
+        self.assertEqual([kind for kind, _ in previews], [PREVIEW] * 8)
+        self.assertEqual([numbers(payload, 4) for _, payload in previews], [(i + 1, 8, 8, 8) for i in range(8)])
+        drawn = Picture(final)
+        shown = Picture(previews[-1][1][16:])
+        self.assertEqual((shown.width, shown.height, set(shown.pixels[3::4])), (8, 8, {255}))
+        self.assertGreater(correlation(shown, drawn), 0.85)
+        self.assertLess(correlation(Picture(previews[0][1][16:]), drawn), correlation(shown, drawn))
+
+    def test_refusals(self):
+        """says_one_word_of_what_is_wrong_and_nothing_of_the_recipe"""
+        swapped = self.inputs / "models.toml"
+        text = (E2E / "models.toml").read_text().split("\n\n")[1].replace('= "', f'= "{E2E}/')
+        text = text.replace(f"{E2E}/qwen-image-2.1", "qwen-image-2.1").replace(f"{E2E}/base", "base")
+        swapped.write_text(text.replace("transformer.s", "nowhere.s") + "\n"
+                           + text.replace("tiny", "other").replace("vae.s", "transformer.s"))
+        bomb = base64.b64encode((IMAGES / "bomb-60000.png").read_bytes()).decode()
+        small = base64.b64encode((IMAGES / "one-pixel.png").read_bytes()).decode()
+        canary = "canary-5e1f"
+        edit = {"workflow": "qwen-image-2.1-edit/v1", "prompt": canary, "seed": "1", "width": 64, "height": 64,
+                "steps": 1, "cfg": 1}
+        shifted = {**edit, "workflow": "qwen-image-2512-text-to-image/v1", "flow_shift": 3.1}
+        for recipe, args, status, word in (
+                (b"", (), 2, "image_request_invalid"),
+                (b'{"prompt":"canary-5e1f","width":1}', (), 2, "image_request_invalid"),
+                (to_json(prompt=canary, sampler=canary), (), 2, "image_request_invalid"),
+                (to_json(prompt=canary, steps=3), (), 2, "image_request_invalid"),  # Turbo has its own
+                (to_json(prompt=canary, attention="fast"), (), 2, "image_attention_unsupported"),
+                (to_json(**edit), (), 2, "image_reference_required"),
+                (to_json(prompt=canary, reference_images=["canary=="]), (), 2, "image_reference_invalid"),
+                (to_json(prompt=canary, reference_images=[bomb]), (), 2, "image_reference_invalid"),
+                (to_json(prompt=canary, reference_images=[small]), (), 2, "image_reference_invalid"),
+                (to_json(prompt=canary, model=canary), (), 2, "image_model_missing"),
+                (to_json(**shifted), TINY_ARGS, 2, "image_model_missing"),
+                (to_json(**shifted, model="tiny"), TINY_ARGS, 2, "image_model_mismatch"),
+                (to_json(prompt=canary, model="tiny"), ("--config", str(swapped)), 2, "image_model_missing"),
+                (to_json(prompt=canary, model="other"), ("--config", str(swapped)), 2, "image_model_mismatch")):
+            result = self.worker(recipe, *args)
+            self.assertEqual((recipe[:60], result.returncode, result.stdout, result.stderr.decode()),
+                             (recipe[:60], status, b"", word + "\n"))
+
+    def test_workflow(self):
+        """finds_the_model_of_a_workflow"""
+        recipe = {**TINY, "workflow": "qwen-image-2.1-text-to-image/v1"}
+        result = self.worker(to_json(**recipe), *TINY_ARGS)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(result.stdout, self.worker(to_json(**TINY, model="tiny"), *TINY_ARGS).stdout)
+
+    def launch(self, *args):
+        return subprocess.Popen([PROGRAM, "image-worker", "--isolation", "best-effort", *args], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=environment(self.home, KUNO_IMAGE_FRAMES="1"))
+
+    def test_stop(self):
+        """stops_at_sigterm_and_when_nobody_listens"""
+        for stop in ("signal", "close"):
+            with self.launch(*FREE_ARGS) as process:
+                process.stdin.write(to_json(**LONG))
+                process.stdin.close()
+                self.assertEqual(process.stdout.read(5), b"KIP1\1")  # it computes
+                start = time.monotonic()
+                if stop == "signal":
+                    process.send_signal(signal.SIGTERM)
+                    process.stdout.read()
+                else:
+                    process.stdout.close()
+                self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (130, b"image_cancelled\n"))
+                self.assertLess(time.monotonic() - start, PATIENCE / 4)
+
+
+def correlation(small, large):
+    """Of a preview with the mean colours of the cells that its pixels stand for."""
+    side = large.width // small.width
+    ours, theirs = [], []
+    for y in range(small.height):
+        for x in range(small.width):
+            for c in range(3):
+                ours.append(small.pixels[(y * small.width + x) * 4 + c])
+                theirs.append(sum(large.pixels[((y * side + i) * large.width + x * side + j) * 4 + c]
+                                  for i in range(side) for j in range(side)) / side ** 2)
+    mean, their_mean = sum(ours) / len(ours), sum(theirs) / len(theirs)
+    both = sum((a - mean) * (b - their_mean) for a, b in zip(ours, theirs))
+    return both / (sum((a - mean) ** 2 for a in ours) * sum((b - their_mean) ** 2 for b in theirs)) ** 0.5
+
+
+class Sessions(WorkerCase):
+    def test_warm(self):
+        """loads_nothing_for_the_second_picture"""
+        with self.session() as session:
+            self.assertEqual(session.hear()[0], READY)
+            reports = []
+            for seed in ("42", "43"):
+                *heard, (kind, png) = session.draw(**{**DEMO, "seed": seed})
+                self.assertEqual((kind, heard[-1][0]), (FINAL, REPORT))
+                self.assertEqual(png, self.worker(to_json(**{**DEMO, "seed": seed})).stdout)
+                reports.append(json.loads(heard[-1][1]))
+            self.assertEqual([report["seed"] for report in reports], ["42", "43"])
+            self.assertEqual((reports[0]["width"], reports[0]["height"], reports[0]["model"]), (128, 128, "demo"))
+            self.assertGreater(reports[0]["load_seconds"], 0)
+            self.assertLess(reports[1]["load_seconds"], reports[0]["load_seconds"] / 10)
+            self.assertEqual(session.end(), (0, ""))
+
+    def test_progress(self):
+        """tells_progress_always_and_previews_if_they_are_wanted"""
+        with self.session() as session:
+            session.hear()
+            for kind, previews in ((DRAW, 0), (DRAW_PREVIEW, 8)):
+                heard = session.draw(kind, **DEMO)
+                steps = [numbers(payload, 3) for kind, payload in heard if kind == PROGRESS]
+                self.assertEqual([one for one in steps if one[0] == 2], [(2, i + 1, 8) for i in range(8)])
+                self.assertEqual(sum(kind == PREVIEW for kind, _ in heard), previews)
+
+    def test_seed(self):
+        """tells_the_seed_that_it_chose"""
+        with self.session() as session:
+            session.hear()
+            *_, (_, report), (_, png) = session.draw(prompt="a red boat", seed="-1")
+            seed = json.loads(report)["seed"]
+            self.assertLess(int(seed), 2 ** 63)
+            self.assertEqual(session.draw(prompt="a red boat", seed=seed)[-1], (FINAL, png))
+
+    def test_cancel(self):
+        """stops_within_a_step_and_goes_on_with_the_next_job"""
+        with self.session(*FREE_ARGS) as session:
+            session.hear()
+            session.send(DRAW, to_json(**LONG))
+            while session.hear()[1][:8] != struct.pack(">II", 2, 2):
+                pass  # until the second step is done
+            session.send(CANCEL)
+            *steps, (kind, said) = session.hear_end()
+            self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_cancelled"))
+            self.assertLessEqual(len(steps), 1)
+            kind, png = session.draw(**{**LONG, "steps": 1, "width": 64, "height": 64})[-1]
+            self.assertEqual(kind, FINAL)
+            Picture(png)
+            self.assertEqual(session.end(), (0, "image_cancelled\n"))
+
+    def test_cancel_late(self):
+        """a_late_word_to_stop_does_not_reach_the_next_job"""
+        with self.session(*TINY_ARGS) as session:
+            session.hear()
+            for _ in range(3):
+                session.send(CANCEL)
+                self.assertEqual(session.draw(**TINY)[-1][0], FINAL)
+
+    def test_input_ends(self):
+        """ends_within_a_step_when_its_server_has_died"""
+        with self.session(*FREE_ARGS) as session:
+            session.hear()
+            session.send(DRAW, to_json(**LONG))
+            while session.hear()[0] != PROGRESS:
+                pass
+            start = time.monotonic()
+            self.assertEqual(session.end(), (0, "image_cancelled\n"))
+            self.assertLess(time.monotonic() - start, PATIENCE / 4)
+
+    def test_errors(self):
+        """explains_to_its_server_what_was_wrong_and_stays"""
+        with self.session() as session:
+            session.hear()
+            for recipe, want in (
+                    (b'{"prompt":"x","width":1}', b"image_request_invalid\nwidth: 1 is outside 64 to 4096"),
+                    (b"[1]", b"image_request_invalid\nan object is expected"),
+                    (to_json(prompt="x", sampler="eulr"), b"image_request_invalid\nunknown sampler 'eulr'"),
+                    (to_json(prompt="x", reference_images=["AAAA"]),
+                     b"image_reference_invalid\nreference 1: is not a picture of a known format")):
+                session.send(DRAW, recipe)
+                kind, said = session.hear_end()[-1]
+                self.assertEqual((kind, said[:len(want)]), (FAILED, want))
+            self.assertEqual(session.draw(**DEMO)[-1][0], FINAL)
+
+    def test_pictures(self):
+        """reads_pictures_for_its_server"""
+        with self.session() as session:
+            session.hear()
+            for name, largest, facts, size in (("exif-6.jpg", 0, (32, 48, 0), (32, 48)),
+                                               ("exif-6.jpg", 24, (32, 48, 0), (16, 24)),
+                                               ("alpha-hidden.png", 0, (16, 16, 1), (16, 16)),
+                                               ("webp-named.jpg", 512, (48, 32, 0), (48, 32))):
+                kind, payload = session.read_picture((IMAGES / name).read_bytes(), largest)
+                self.assertEqual((name, kind, numbers(payload, 3)), (name, PICTURE, facts))
+                picture = Picture(payload[12:])
+                self.assertEqual((name, picture.width, picture.height), (name, *size))
+            kind, said = session.read_picture((IMAGES / "animated.webp").read_bytes())
+            self.assertEqual((kind, said), (FAILED, b"image_reference_invalid\nis an animated WebP file; only still "
+                                                    b"pictures are supported"))
+
+    def test_bomb(self):
+        """refuses_a_picture_too_large_before_it_takes_memory"""
+        with self.session() as session:
+            session.hear()
+            before = peak_bytes(session.process.pid)
+            kind, said = session.read_picture((IMAGES / "bomb-60000.png").read_bytes())
+            self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_reference_invalid"))
+            self.assertLess(peak_bytes(session.process.pid) - before, 16 << 20)
+
+    def test_nonsense(self):
+        """ends_when_its_server_does_not_keep_to_the_protocol"""
+        recipe = to_json(**LONG)
+        job = b"KIP1" + struct.pack(">BI", DRAW, len(recipe)) + recipe
+        for nonsense in (b"GET / HTTP/1.1\r\n", b"KIP1\2\0\0\0\1x", b"KIP1\x10\xff\xff\xff\xff", job * 3):
+            with self.session(*FREE_ARGS) as session:
+                session.hear()
+                session.process.stdin.write(nonsense)
+                session.process.stdin.flush()
+                try:
+                    while True:
+                        self.assertIn(session.hear()[0], (PROGRESS, FAILED))
+                except EOFError:
+                    pass
+                self.assertEqual(session.process.wait(PATIENCE), 0)
+
+    def test_default(self):
+        """wants_to_be_locked_in_unless_told_otherwise"""
+        with Session(self.home) as session:
+            try:
+                kind, said = session.hear()
+            except EOFError:
+                self.fail("the worker says nothing")
+            self.assertIn((kind, said.split(b"\n")[0]), ((READY, b""), (FAILED, b"image_isolation_missing")))
+
+
+def peak_bytes(pid):
+    status = open(f"/proc/{pid}/status", encoding="ascii").read()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
+
+
+tap.main()
