@@ -22,11 +22,11 @@ class Help(unittest.TestCase):
         for one in told:
             self.assertEqual((one.returncode, one.stderr), (DONE, ""))
             self.assertEqual(one.stdout, told[0].stdout)
-        for command in ("generate", "inspect-models", "serve", "check", "resources", "bench"):
+        for command in ("generate", "upscale", "inspect-models", "serve", "check", "resources", "bench"):
             self.assertIn(f"\n  {command} ", told[0].stdout)
 
     def test_each_command_has_its_help_in_three_places(self):
-        for command in ("generate", "inspect-models", "serve", "check", "resources", "bench"):
+        for command in ("generate", "upscale", "inspect-models", "serve", "check", "resources", "bench"):
             told = [kuno(*args) for args in ([command, "--help"], [command, "-h"], ["help", command])]
             for one in told:
                 self.assertEqual((one.returncode, one.stderr), (DONE, ""))
@@ -57,7 +57,7 @@ class Mistakes(unittest.TestCase):
         self.assertEqual((told.returncode, told.stdout), (INVALID, ""))
 
     def test_an_unknown_command_is_named_with_the_nearest(self):
-        known = "; known: help, generate, inspect-models, serve, check, resources, bench"
+        known = "; known: help, generate, upscale, inspect-models, serve, check, resources, bench"
         self.assert_told(["genrate"], f"unknown command 'genrate'{known} (did you mean 'generate'?)")
         self.assert_told(["help", "me"], f"unknown command 'me'{known}")
         self.assert_told(["a red boat"], f"unknown command 'a red boat'{known}")
