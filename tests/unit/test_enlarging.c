@@ -15,7 +15,7 @@ static void activations_have_their_known_values(void **state) {
     x = kn_upload(&r, DIMS(3, 2), (float[]){ 1, -1, -2, 4, 0, -8 });
     kn_prelu(&r, x, &slope);
     ASSERT_LIST(&r, x, 0, 1, 1, -1, 4, 0, 8);
-    kn_prelu(&r, kn_upload(&r, DIMS(1, 3), slopes), &slope);
+    kn_prelu(&r, kn_upload(&r, DIMS(1, 3), (float[]){ 1, 2, 3 }), &slope);
     assert_failed(&r, KN_E_FORMAT, "'slope': prelu needs aligned F32 [3]");
     end(&r);
 }

@@ -3,7 +3,7 @@
 #include "compute/cpu/device.h"
 
 /* Elements per task: enough to be worth a hand-over, few enough to share out evenly. */
-enum { UNIT = 1 << 14, LEAKY_PIECE = 64 };
+enum { UNIT = 1 << 14, PIECE = 64 };
 
 struct map {
     void (*kernel)(float *x, size_t n);
@@ -100,13 +100,13 @@ void kn_prelu(kn_run *r, kn_tensor x, const kn_weight *slope) {
 
 static void leaky_range(void *ctx, int64_t from, int64_t count) {
     const struct rows *s = ctx;
-    s->kernels->prelu(s->out + from, LEAKY_PIECE, (size_t)(count / LEAKY_PIECE), LEAKY_PIECE, s->a);
-    s->kernels->prelu(s->out + from + count / LEAKY_PIECE * LEAKY_PIECE, 0, 1, (size_t)(count % LEAKY_PIECE), s->a);
+    s->kernels->prelu(s->out + from, PIECE, (size_t)(count / PIECE), PIECE, s->a);
+    s->kernels->prelu(s->out + from + count / PIECE * PIECE, 0, 1, (size_t)(count % PIECE), s->a);
 }
 
 void kn_leaky_relu(kn_run *r, kn_tensor x, float slope) {
-    float slopes[LEAKY_PIECE];
-    for (int i = 0; i < LEAKY_PIECE; i++)
+    float slopes[PIECE];
+    for (int i = 0; i < PIECE; i++)
         slopes[i] = slope;
     struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = slopes };
     if (kn_op_starts(r, "leaky_relu", x, 1))
@@ -118,8 +118,8 @@ static void add_scaled_range(void *ctx, int64_t from, int64_t count) {
     for (int64_t i = from; i < from + count; i++) {
         float *x = s->out + i * s->width;
         const float *y = s->a + i * s->a_width;
-        for (int64_t c = 0; c < KN_MIN(s->width, s->a_width); c++)
-            x[c] += y[c] * s->by;
+        for (int64_t c = 0, n = KN_MIN(s->width, s->a_width); c < n; c += PIECE)
+            s->kernels->add_gated(x + c, s->b, y + c, (size_t)KN_MIN(PIECE, n - c));
     }
 }
 
@@ -131,9 +131,15 @@ void kn_add_scaled(kn_run *r, kn_tensor x, float by, kn_tensor y) {
                     kn_shape(x.rank, x.dim).text);
         return;
     }
-    struct rows s = {
-        .out = kn_data(x), .a = kn_data(y), .width = kn_last_dim(x), .a_width = kn_last_dim(y), .by = by
-    };
+    float gate[PIECE];
+    for (int i = 0; i < PIECE; i++)
+        gate[i] = by;
+    struct rows s = { .kernels = &r->device->kernels,
+                      .out = kn_data(x),
+                      .a = kn_data(y),
+                      .b = gate,
+                      .width = kn_last_dim(x),
+                      .a_width = kn_last_dim(y) };
     int64_t both = KN_MIN(s.width, s.a_width);
     kn_parallel_ranges(r, kn_row_count(x), rows_per_task(both), 4.0 * (double)(kn_row_count(x) * both),
                        add_scaled_range, &s);
