@@ -175,7 +175,7 @@ static uint32_t even_part(uint32_t n, uint32_t most) {
 /* The largest tiles that fit: the fewer, the less is computed twice. */
 static bool choose_tiles(const kn_upscaler *u, const kn_upscale_wish *wish, kn_tiles *t, kn_error *err) {
     static const uint32_t sides[] = { 768, 512, 384, 256, 192, 128, 96, 64, 32, KN_UPSCALE_TILE_MIN };
-    const uint64_t most = 2ull << 30; /* more memory makes it no faster */
+    const uint64_t most = 1ull << 30; /* larger tiles would hardly be faster */
     uint64_t available = kn_memory_available(), limit = KN_MIN(available / 2, most), bytes = 0;
     if (wish->tile) {
         t->tile_width = t->tile_height = wish->tile;
