@@ -408,6 +408,20 @@ def qwen_image_21_vae(_):
                 yield from wan_resample(f"{at}.{blocks}", width, width, time_out if in_time else 0, time)
 
 
+def rrdb(blocks):
+    """Real-ESRGAN x4, under the names that it came with."""
+    width, growth = 64, 32
+    yield from biased(plain, "conv_first", width, 3, 3, 3)
+    for i in range(blocks):
+        for d in range(1, 4):
+            for c in range(5):
+                out = width if c == 4 else growth
+                yield from biased(plain, f"body.{i}.rdb{d}.conv{c + 1}", out, width + c * growth, 3, 3)
+    for name in ("conv_body", "conv_up1", "conv_up2", "conv_hr"):
+        yield from biased(plain, name, width, width, 3, 3)
+    yield from biased(plain, "conv_last", 3, width, 3, 3)
+
+
 class Network(NamedTuple):
     tensors: object  # a function of the number of layers
     layers: int  # as published; 0: there is no stack whose height could be chosen
@@ -431,4 +445,5 @@ NETWORKS = {
     "flux-ae": Network(flux_ae, 0, ("bf16",)),
     "qwen-image-vae": Network(qwen_image_vae, 0, ("bf16",)),
     "qwen-image-2.1-vae": Network(qwen_image_21_vae, 0, ("bf16",)),
+    "rrdb": Network(rrdb, 23, ("bf16",)),
 }

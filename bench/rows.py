@@ -196,6 +196,12 @@ def decoders():
                       ("torch", {"kind": kind, "size": size}), good, excellent)
 
 
+def upscalers():
+    for size, side in ((128, "128x128"), (256, "256x256")):
+        yield Row(f"upscale-rrdb-{size}", "upscale", f"RRDBNet of 23 blocks, {side} to 4 times its size",
+                  ("upscale", "rrdb", "bf16", "--size", side), ("torch", {"kind": "rrdb", "size": size}), 1.5, 2.5)
+
+
 def programs():
     yield Row("load", "load", "8 GB of Z-Image in the page cache: what the first step takes more than the second",
               ("load", *stage("step", "z-image", "bf16", 20, 256, 16)[1:]), (), 2, None, SECONDS, (20, 30), quick=False)
@@ -210,5 +216,6 @@ ROWS = [
     *steps_of_sdcpp(),
     *encoders(),
     *decoders(),
+    *upscalers(),
     *programs(),
 ]

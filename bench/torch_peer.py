@@ -171,6 +171,15 @@ def qwen_image_21_vae(size):
     return decoded(network(diffusers.AutoencoderKLQwenImage21), 1, 64, 1, size // 16, size // 16)
 
 
+def rrdb(size):
+    """RRDBNet by spandrel, in the faster order of channels."""
+    from spandrel.architectures.ESRGAN import ESRGAN
+
+    model = network(ESRGAN).to(memory_format=torch.channels_last)
+    x = torch.rand(1, 3, size, size, dtype=DTYPE).to(memory_format=torch.channels_last)
+    return {"channels_last": lambda: model(x)}
+
+
 WORKS = (
     gemm,
     gemm_int8,
@@ -183,6 +192,7 @@ WORKS = (
     flux_ae,
     qwen_image_vae,
     qwen_image_21_vae,
+    rrdb,
 )
 
 

@@ -82,12 +82,13 @@ KUNO_API void kuno_model_close(kuno_model *model); /* NULL is fine */
 KUNO_API void kuno_cancel(kuno_model *model);
 
 typedef struct kuno_progress {
-    const char *phase; /* "load", "encode", "step", "decode" */
-    int step, steps;   /* in phase "step": done, in all; otherwise 0 */
+    const char *phase; /* "load", "encode", "step", "decode"; of an upscaler "load", "tile" */
+    int step, steps;   /* in phases "step" and "tile": done, in all; otherwise 0 */
     double seconds;    /* since the call began */
 } kuno_progress;
 
-/* Called by the thread that called kuno_generate, after something has been done. Anything but 0 stops the call. */
+/* Called by the thread that called kuno_generate or kuno_upscale, after something has been done. Anything but 0 stops
+ * the call. */
 typedef int kuno_progress_fn(void *context, const kuno_progress *progress);
 
 typedef struct kuno_image {
@@ -178,6 +179,31 @@ KUNO_API kuno_code kuno_image_read(const char *path, kuno_image *ret, kuno_error
  * there are none. */
 KUNO_API kuno_code kuno_image_write_png(const kuno_image *image, const char *path, kuno_error *error);
 KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image, and of NULL */
+
+/* Enlarging pictures, by a network (RRDBNet, as ESRGAN and most others are, SRVGG, MoSR) and Lanczos, or by the latter
+ * alone. Like a model, an upscaler serves one call at a time. */
+typedef struct kuno_upscaler kuno_upscaler;
+
+/* file: safetensors; NULL: Lanczos alone. threads: 0: one per processor that this process may use. */
+KUNO_API kuno_code kuno_upscaler_open(const char *file, unsigned threads, kuno_precision precision, kuno_upscaler **ret,
+                                      kuno_error *error);
+KUNO_API void kuno_upscaler_close(kuno_upscaler *upscaler);      /* NULL is fine */
+KUNO_API int kuno_upscaler_scale(const kuno_upscaler *upscaler); /* by how much the network enlarges; 1 without */
+KUNO_API void kuno_upscaler_cancel(kuno_upscaler *upscaler);     /* as kuno_cancel, within a tile */
+
+/* Zeroed, all is at its default. */
+typedef struct kuno_upscale_request {
+    int width, height; /* of the result, up to 8192; both 0: scale times as large */
+    double blend;      /* share of what Lanczos alone would make in the result, 0 … 1 */
+    int prescale;      /* 1: shrink a large picture first, so that the network makes 1.41 times what is wanted */
+    int tile;          /* pixels of a tile's side, a multiple of 4; 0: as memory allows */
+    kuno_progress_fn *progress; /* may be NULL */
+    void *progress_context;
+} kuno_upscale_request;
+
+/* The result has an alpha channel if any of the picture's pixels is not opaque. */
+KUNO_API kuno_code kuno_upscale(kuno_upscaler *upscaler, const kuno_image *image, const kuno_upscale_request *request,
+                                kuno_image *ret, kuno_error *error);
 
 KUNO_API const char *kuno_version(void);
 

@@ -16,6 +16,7 @@
 #include "pipelines/dump.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
+#include "pipelines/upscale.h"
 
 enum { TEXT_LIMIT = 4 << 20, PNG_LIMIT = 1 << 30 };
 
@@ -293,6 +294,89 @@ void kuno_model_report(const kuno_model *model, kuno_report *ret) {
                                        .weight_bytes = s->weight_bytes,
                                        .peak_bytes = s->peak_bytes };
     }
+}
+
+struct kuno_upscaler {
+    kn_device *device;
+    kn_upscaler *network; /* NULL: Lanczos alone */
+    atomic_bool stop;
+};
+
+kuno_code kuno_upscaler_open(const char *file, unsigned threads, kuno_precision precision, kuno_upscaler **ret,
+                             kuno_error *error) {
+    kn_error err = { 0 };
+    kn_precision p = precision == KUNO_EXACT ? KN_EXACT : KN_FAST;
+    kuno_upscaler *u = calloc(1, sizeof *u);
+    bool ok = u || kn_fail_nomem(&err, sizeof *u);
+    if (ok && file)
+        ok = kn_device_open_cpu(threads, &u->device, &err) && kn_upscaler_open(file, u->device, p, &u->network, &err);
+    if (ok) {
+        *ret = u;
+        return KUNO_OK;
+    }
+    kuno_upscaler_close(u);
+    return give(&err, error);
+}
+
+void kuno_upscaler_close(kuno_upscaler *upscaler) {
+    if (!upscaler)
+        return;
+    kn_upscaler_close(upscaler->network);
+    kn_device_close(upscaler->device);
+    free(upscaler);
+}
+
+int kuno_upscaler_scale(const kuno_upscaler *upscaler) {
+    return upscaler->network ? (int)kn_upscaler_about(upscaler->network).scale : 1;
+}
+
+void kuno_upscaler_cancel(kuno_upscaler *upscaler) {
+    atomic_store(&upscaler->stop, true);
+}
+
+struct enlarging {
+    const kuno_upscale_request *request;
+    double start;
+};
+
+static bool enlarging_progress(void *ctx, const char *phase, int step, int steps) {
+    const struct enlarging *e = ctx;
+    const kuno_progress p = { .phase = phase, .step = step, .steps = steps, .seconds = kn_now() - e->start };
+    return e->request->progress(e->request->progress_context, &p) == 0;
+}
+
+static bool enlarge(kuno_upscaler *u, const kn_image *from, const kuno_upscale_request *q, kn_image *ret,
+                    kn_error *err) {
+    struct enlarging e = { .request = q, .start = kn_now() };
+    kn_upscale_report report;
+    uint32_t scale = (uint32_t)kuno_upscaler_scale(u);
+    bool is_default = q->width == 0 && q->height == 0;
+    if (q->width < 0 || q->height < 0 || q->tile < 0)
+        return kn_fail(err, KN_E_RANGE, "%dx%d in tiles of %d: sizes are not negative", q->width, q->height, q->tile);
+    const kn_upscale_wish wish = { .width = is_default ? from->width * scale : (uint32_t)q->width,
+                                   .height = is_default ? from->height * scale : (uint32_t)q->height,
+                                   .blend = q->blend,
+                                   .prescale = q->prescale != 0,
+                                   .tile = (uint32_t)q->tile,
+                                   .progress = q->progress ? enlarging_progress : NULL,
+                                   .progress_ctx = &e,
+                                   .stop = &u->stop };
+    return kn_upscale(u->network, from, &wish, ret, &report, err);
+}
+
+kuno_code kuno_upscale(kuno_upscaler *upscaler, const kuno_image *image, const kuno_upscale_request *request,
+                       kuno_image *ret, kuno_error *error) {
+    kn_error err = { 0 };
+    kn_image from = { 0 }, to = { 0 };
+    atomic_store(&upscaler->stop, false);
+    bool ok = take_picture("picture", image, &from, &err) && enlarge(upscaler, &from, request, &to, &err);
+    kn_image_free(&from);
+    if (!ok)
+        return give(&err, error);
+    *ret = (kuno_image){
+        .width = (int)to.width, .height = (int)to.height, .channels = (int)to.channels, .pixels = to.pixels
+    };
+    return KUNO_OK;
 }
 
 kuno_code kuno_image_read(const char *path, kuno_image *ret, kuno_error *error) {

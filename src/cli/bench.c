@@ -22,6 +22,7 @@ static const struct subject {
     { { "encode", { NULL }, "a prompt's way through the text encoder" }, kn_bench_encode, true },
     { { "step", { NULL }, "one step of the diffusion model" }, kn_bench_step, true },
     { { "decode", { NULL }, "the way from the latent to the picture" }, kn_bench_decode, true },
+    { { "upscale", { NULL }, "a picture's way through an upscaler" }, kn_bench_upscale, false },
 };
 
 #define AT(member) offsetof(kn_bench_options, member)
@@ -31,7 +32,7 @@ static const kn_option options[] = {
     { .kind = KN_OPTION_CHOICE,
       .arg = "WHAT",
       .at = AT(what),
-      .help = "the processor's limits, single operations, or a stage of a picture",
+      .help = "the processor's limits, single operations, a stage of a picture, or an upscaler",
       .names = subjects,
       .name_bytes = sizeof subjects[0],
       .name_count = KN_COUNT(subjects) },
@@ -45,6 +46,9 @@ static const kn_option options[] = {
     KN_OPT_RANGE(SIZE, 0, "size", "WxH", AT(size), 16, 16384, "width and height in pixels, multiples of 16"),
     KN_OPT_RANGE(INTEGER, 0, "tokens", "N", AT(tokens), 1, MAX_TOKENS,
                  "length of the prompt, without the model's template around it (default: 100)"),
+
+    KN_OPT_GROUP("The upscaler"),
+    KN_OPT(PATH, 0, "upscaler", "FILE", AT(upscaler), "the network that enlarges a picture of --size (128x128)"),
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
@@ -75,13 +79,16 @@ static bool check(const void *given, kn_error *err) {
     const kn_bench_options *o = given;
     if (!o->what)
         return kn_fail(err, KN_E_USAGE, "needs to know what to measure, like: kuno bench ops");
-    const char *of_model = o->model_profile ? "--model-profile"
-                           : o->config      ? "--config"
-                           : o->size.set    ? "--size"
-                           : o->tokens.set  ? "--tokens"
-                                            : NULL;
+    bool upscales = strcmp(o->what, "upscale") == 0;
+    const char *of_model = o->model_profile           ? "--model-profile"
+                           : o->config                ? "--config"
+                           : o->tokens.set            ? "--tokens"
+                           : o->size.set && !upscales ? "--size"
+                                                      : NULL;
     if (of_model && !subject_of(o)->has_model)
         return kn_fail(err, KN_E_USAGE, "%s is for the stages of a picture; %s needs no model", of_model, o->what);
+    if (upscales != (o->upscaler != NULL))
+        return kn_fail(err, KN_E_USAGE, "--upscaler names the network of kuno bench upscale; give both");
     if (o->filter && strcmp(o->what, "ops") != 0)
         return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops");
     if (o->paced && (!o->json || strcmp(o->what, "peak") == 0))
@@ -174,6 +181,18 @@ kn_bench_speed kn_bench_speed_of(double work, const kn_bench_times *t, unsigned 
     s.per_second_by_cpu = cpu > 0 ? work * threads / cpu : 0;
     s.share = peak[limit] > 0 ? s.per_second_by_cpu / peak[limit] : 0;
     return s;
+}
+
+bool kn_bench_speed_measure(kn_device *d, kn_precision precision, double work, const kn_bench_times *t,
+                            kn_bench_speed *ret, kn_error *err) {
+    double peak[KN_UNIT_COUNT];
+    kn_roofline *roofline = NULL;
+    if (!kn_roofline_open(d, &roofline, err))
+        return false;
+    kn_roofline_measure(roofline, peak);
+    kn_roofline_close(roofline);
+    *ret = kn_bench_speed_of(work, t, kn_device_threads(d), kn_bench_limit(peak, precision, false), peak);
+    return true;
 }
 
 static json_t *json_peaks(const double peak[KN_UNIT_COUNT]) {

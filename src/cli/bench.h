@@ -1,5 +1,6 @@
 /* kuno bench: what its command line says, and what its parts share. bench_ops.c measures single operations,
- * bench_stage.c the stages of a picture; both tell one result at a time, as soon as it is there. */
+ * bench_stage.c the stages of a picture, bench_upscale.c enlarging one; all tell one result at a time, as soon as it is
+ * there. */
 #ifndef KN_CLI_BENCH_H
 #define KN_CLI_BENCH_H
 
@@ -13,7 +14,7 @@
 /* As given; what was not given is NULL, false, or not set. What is to be measured is there. */
 typedef struct kn_bench_options {
     const char *what, *filter;
-    const char *model_profile, *config;
+    const char *model_profile, *config, *upscaler;
     kn_given_size size;
     kn_given_integer tokens, repeat, threads;
     const char *precision;
@@ -63,6 +64,9 @@ kn_unit kn_bench_limit(const double peak[KN_UNIT_COUNT], kn_precision precision,
 
 kn_bench_speed kn_bench_speed_of(double work, const kn_bench_times *t, unsigned threads, kn_unit limit,
                                  const double peak[KN_UNIT_COUNT]);
+/* The same of floating-point operations, with the processor's limits measured on the way. */
+bool kn_bench_speed_measure(kn_device *d, kn_precision precision, double work, const kn_bench_times *t,
+                            kn_bench_speed *ret, kn_error *err);
 /* Members "work", "unit", "per_second", "per_second_by_cpu", "peak", and, if there is one, "limit" and "share". */
 bool kn_bench_add_speed(json_t *result, const kn_bench_speed *s);
 bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) KN_MUST_USE; /* "57.9 GFLOP/s  81 % of bf16" */
@@ -71,6 +75,7 @@ bool kn_bench_ops(kn_bench *b, kn_error *err);
 bool kn_bench_encode(kn_bench *b, kn_error *err);
 bool kn_bench_step(kn_bench *b, kn_error *err);
 bool kn_bench_decode(kn_bench *b, kn_error *err);
+bool kn_bench_upscale(kn_bench *b, kn_error *err);
 
 bool kn_bench_device_open(const kn_bench *b, kn_device **ret, kn_error *err); /* as the options have it */
 kn_precision kn_bench_precision(const kn_bench *b);

@@ -160,17 +160,12 @@ static json_t *describe(const struct stage_bench *s, uint64_t rss) {
 
 static bool tell(const struct stage_bench *s, kn_error *err) {
     const kn_model *m = s->model;
-    double peak[KN_UNIT_COUNT];
-    kn_roofline *roofline = NULL;
+    kn_bench_speed speed;
     struct rusage used;
     getrusage(RUSAGE_SELF, &used); /* before measuring the limit takes memory, too */
     uint64_t rss = (uint64_t)used.ru_maxrss * 1024;
-    if (!kn_roofline_open(m->device, &roofline, err))
+    if (!kn_bench_speed_measure(m->device, m->precision, s->work, &s->times, &speed, err))
         return false;
-    kn_roofline_measure(roofline, peak);
-    kn_roofline_close(roofline);
-    const kn_bench_speed speed = kn_bench_speed_of(s->work, &s->times, kn_device_threads(m->device),
-                                                   kn_bench_limit(peak, m->precision, false), peak);
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
     json_t *result = describe(s, rss);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include <jansson.h>
@@ -225,17 +224,6 @@ static bool make_settings(struct work *w, kn_error *err) {
            kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &w->settings, err);
 }
 
-/* PNG under another format's name would be opened wrongly, or not at all. */
-static bool check_ending(const char *path, kn_error *err) {
-    static const char *const others[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif" };
-    const char *ending = strrchr(path, '.');
-    for (size_t i = 0; ending && i < KN_COUNT(others); i++)
-        if (strcasecmp(ending, others[i]) == 0)
-            return kn_fail(err, KN_E_OUTPUT, "'%s': pictures are written as PNG; let the name end in .png",
-                           kn_quote_path(path).text);
-    return true;
-}
-
 /* Everything that could refuse the results is asked before the work. */
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
@@ -245,8 +233,6 @@ static bool check_places(const struct work *w, kn_error *err) {
                        (unsigned long long)w->count);
     if (folder && (stat(folder, &st) || !S_ISDIR(st.st_mode)))
         return kn_fail(err, KN_E_OUTPUT, "--dump: '%s' is not a folder; make it first", kn_quote_path(folder).text);
-    if (!check_ending(w->output, err))
-        return false;
     KN_AUTO_BUF name;
     kn_buf_init(&name, PATH_MAX);
     for (uint64_t i = 0; i < w->count; i++) {

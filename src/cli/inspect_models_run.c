@@ -17,6 +17,7 @@
 #include "pipelines/plan.h"
 #include "pipelines/qwen_tokenizer.h"
 #include "pipelines/settings.h"
+#include "pipelines/upscale.h"
 
 enum { TEXT_LIMIT = 16 << 20 };
 
@@ -46,8 +47,24 @@ static json_t *others_of(const kn_inspection *found) {
 }
 
 static const char *role_name(const kn_kind *kind) {
-    static const char *const names[] = { "diffusion model", "text encoder", "vision encoder", "VAE", "other" };
+    static const char *const names[] = {
+        "diffusion model", "text encoder", "vision encoder", "VAE", "upscaler", "other"
+    };
     return kind ? names[kind->role] : "unknown";
+}
+
+/* How much an upscaler enlarges, and what memory a tile takes; every name and shape is checked on the way. */
+static json_t *enlarging_of(const char *path, kn_error *err) {
+    enum { USUAL_TILE = 256 };
+    kn_device *device = NULL;
+    kn_upscaler *u = NULL;
+    json_t *enlarging = NULL;
+    if (kn_device_open_cpu(1, &device, err) && kn_upscaler_open(path, device, KN_FAST, &u, err))
+        enlarging = json_pack("{s:i, s:i, s:I}", "scale", (int)kn_upscaler_about(u).scale, "tile", USUAL_TILE,
+                              "tile_bytes", (json_int_t)kn_upscaler_tile_bytes(u, USUAL_TILE));
+    kn_upscaler_close(u);
+    kn_device_close(device);
+    return enlarging;
 }
 
 /* One file; slot NULL: it need not fit anything. */
@@ -76,6 +93,11 @@ static json_t *look_at(const kn_source *source, const kn_slot *slot, bool *all_w
             json_object_set_new(part, "error", json_string(err.text));
         *all_well &= fits;
     } else {
+        if (found.kind && found.kind->role == KN_ROLE_UPSCALER && found.problem.code == KN_OK) {
+            json_t *enlarging = enlarging_of(source->path, &found.problem);
+            if (enlarging)
+                json_object_set_new(part, "enlarging", enlarging);
+        }
         bool usable = found.problem.code == KN_OK;
         if (!usable)
             json_object_set_new(part, "error", json_string(found.problem.text));
@@ -204,6 +226,11 @@ static bool tell_part(json_t *part, kn_buf *out) {
         if (json_is_true(json_object_get(part, "vision")))
             ok = ok && kn_buf_add_text(out, "    has a vision tower\n");
     }
+    json_t *enlarging = json_object_get(part, "enlarging");
+    if (enlarging)
+        ok = ok && kn_buf_printf(out, "    enlarges by %lld; a tile of %lld pixels takes %s\n",
+                                 (long long)number_at(enlarging, "scale"), (long long)number_at(enlarging, "tile"),
+                                 kn_bytes((uint64_t)number_at(enlarging, "tile_bytes")).text);
     if (json_object_get(part, "tokens"))
         ok = ok && kn_buf_printf(out, "    %lld tokens\n", (long long)number_at(part, "tokens"));
     if (error)

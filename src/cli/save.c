@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,7 +30,20 @@ static bool write_device(const char *path, const void *data, size_t len, kn_erro
     return ok;
 }
 
+/* PNG under another format's name would be opened wrongly, or not at all. */
+static bool check_ending(const char *path, kn_error *err) {
+    static const char *const others[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif" };
+    const char *ending = strrchr(path, '.');
+    for (size_t i = 0; ending && i < KN_COUNT(others); i++)
+        if (strcasecmp(ending, others[i]) == 0)
+            return kn_fail(err, KN_E_OUTPUT, "'%s': pictures are written as PNG; let the name end in .png",
+                           kn_quote_path(path).text);
+    return true;
+}
+
 bool kn_save_check(const char *path, bool clobber, kn_error *err) {
+    if (!check_ending(path, err))
+        return false;
     if (is_stdout(path)) {
         if (isatty(STDOUT_FILENO))
             return kn_fail(err, KN_E_USAGE, "a picture is not shown on a terminal; send it to a file or a pipe");

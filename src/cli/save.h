@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 
-/* Whether the file could be written, asked before hours of work: nothing is left behind. */
+/* Whether the PNG file could be written, asked before hours of work: nothing is left behind. */
 bool kn_save_check(const char *path, bool clobber, kn_error *err);
 
 /* A second stopping signal waits for it. Without clobber an existing file is an error. */

@@ -71,6 +71,7 @@ kn_tensor kn_upload(kn_run *r, int rank, const int64_t *dim, const float *values
 void kn_download(kn_run *r, kn_tensor t, float *values);
 void kn_copy(kn_run *r, kn_tensor to, kn_tensor from);                        /* same number of elements */
 void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from); /* to[n, first …] = from[n, d] */
+kn_tensor kn_columns(kn_run *r, kn_tensor x, int64_t first, int64_t count);   /* x[n, first …] -> [n, count] */
 
 /* Views share the memory of what they look at. */
 kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count); /* of [rows, width] */
@@ -94,11 +95,19 @@ void kn_silu(kn_run *r, kn_tensor x);
 void kn_gelu(kn_run *r, kn_tensor x); /* exact, with erf */
 void kn_gelu_tanh(kn_run *r, kn_tensor x);
 void kn_tanh(kn_run *r, kn_tensor x);
+void kn_mish(kn_run *r, kn_tensor x);                          /* x * tanh(ln(1 + e^x)) */
+void kn_leaky_relu(kn_run *r, kn_tensor x, float slope);       /* x < 0: x * slope */
+void kn_prelu(kn_run *r, kn_tensor x, const kn_weight *slope); /* the same, each column with its own; slope [d] */
+void kn_add_constant(kn_run *r, kn_tensor x, float by);        /* x += by */
+/* x += y * by in the columns that both have; x [n, d], y [n, e]. */
+void kn_add_scaled(kn_run *r, kn_tensor x, float by, kn_tensor y);
 void kn_add(kn_run *r, kn_tensor x, kn_tensor y);                               /* x += y, same shape */
 void kn_add_gated(kn_run *r, kn_tensor x, kn_tensor gate, kn_tensor y);         /* x[n,d] += gate[d] * y[n,d] */
 void kn_affine(kn_run *r, kn_tensor x, const float *scale, const float *shift); /* x[n,d] = x * scale[d] + shift[d] */
 void kn_sigmoid_gate(kn_run *r, kn_tensor x, kn_tensor gate);                   /* x *= sigmoid(gate), same shape */
 kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up);                   /* [n, m], [n, m] -> silu(gate) * up */
+/* Halves of columns: [n, 2 * m] -> [n, m], mish(first) * second. */
+kn_tensor kn_mish_glu(kn_run *r, kn_tensor x);
 /* Of every k rows one, their sum weighted by w [k]: [n * k, d] -> [n, d]. */
 kn_tensor kn_sum_rows(kn_run *r, kn_tensor x, const kn_weight *w);
 
@@ -145,6 +154,21 @@ kn_tensor kn_group_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, co
                              float eps, const kn_weight *w, kn_tensor onto); /* with silu in between */
 kn_tensor kn_unit_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, const kn_weight *w,
                             kn_tensor onto); /* with silu in between */
+/* What dense blocks grow by: the first `in` channels of x are convolved by 3x3, padded by one on each side, and leaky
+ * ReLU of that becomes the `out` channels behind them. */
+void kn_dense_conv(kn_run *r, kn_tensor x, const kn_weight *w, float slope);
+/* Each channel by a filter of its own, [c, kh, kw, 1] with odd sides, padded to the same size. */
+kn_tensor kn_depthwise_conv2d(kn_run *r, kn_tensor x, const kn_weight *w);
+
+/* Between channels and pixels: [h, w, c * by^2] <-> [h * by, w * by, c], where a channel's by^2 pixels are channels
+ * one behind the other, row by row. base [h, w, c], which may be none, is added to each of a pixel's by^2. */
+kn_tensor kn_pixel_shuffle(kn_run *r, kn_tensor x, int by, kn_tensor base);
+kn_tensor kn_pixel_unshuffle(kn_run *r, kn_tensor x, int by);
+/* Upsampling by learned places: x [h, w, c] -> [h * by, w * by, c]. Each of KN_DYSAMPLE_GROUPS groups of channels reads
+ * pixel (by * X + j, by * Y + i) at X + o_x, Y + o_y, linearly between pixels, with o = offset / 2 + at; offset
+ * [h, w, 2 * groups * by^2] and at [the same channels] have x before y, then group, i, j, from slow to fast. */
+enum { KN_DYSAMPLE_GROUPS = 4 };
+kn_tensor kn_dysample(kn_run *r, kn_tensor x, kn_tensor offset, const kn_weight *at, int by);
 
 /* Parameter-free shortcuts of the Qwen-Image 2.1 VAE (as in Wan 2.2), for one frame; `frames` is 2 in stages that also
  * halve or double time, else 1. */

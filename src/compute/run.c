@@ -122,6 +122,23 @@ void kn_copy(kn_run *r, kn_tensor to, kn_tensor from) {
     kn_parallel_ranges(r, kn_elements(to), 1 << 18, n, copy_range, &c);
 }
 
+/* Of each row a part. */
+struct columns {
+    float *to;
+    const float *from;
+    int64_t to_width, from_width, count;
+};
+
+static void copy_columns(void *ctx, int64_t from, int64_t count) {
+    const struct columns *c = ctx;
+    for (int64_t i = from; i < from + count; i++)
+        memcpy(c->to + i * c->to_width, c->from + i * c->from_width, (size_t)c->count * sizeof *c->to);
+}
+
+static int64_t rows_per_task(int64_t width) {
+    return KN_MAX(1, (1 << 16) / KN_MAX(1, width));
+}
+
 void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from) {
     if (!kn_op_starts(r, "copy_columns", to, 1) || !kn_op_starts(r, "copy_columns", from, 1))
         return;
@@ -131,8 +148,24 @@ void kn_copy_columns(kn_run *r, kn_tensor to, int64_t first, kn_tensor from) {
                     kn_shape(to.rank, to.dim).text, (long long)first);
         return;
     }
-    for (int64_t i = 0; i < rows && !r->shapes_only; i++)
-        memcpy(kn_data(to) + i * stride + first, kn_data(from) + i * width, (size_t)width * sizeof(float));
+    struct columns c = { kn_data(to) + first, kn_data(from), stride, width, width };
+    kn_parallel_ranges(r, rows, rows_per_task(width), (double)(rows * width), copy_columns, &c);
+}
+
+kn_tensor kn_columns(kn_run *r, kn_tensor x, int64_t first, int64_t count) {
+    if (!kn_op_starts(r, "columns", x, 1))
+        return kn_none;
+    int64_t width = kn_last_dim(x), rows = kn_row_count(x);
+    if (first < 0 || count < 0 || first > width || count > width - first) {
+        kn_run_fail(r, KN_E_USAGE, "columns %lld to %lld of [%s]", (long long)first, (long long)(first + count),
+                    kn_shape(x.rank, x.dim).text);
+        return kn_none;
+    }
+    kn_tensor y = kn_new_like(r, x, count);
+    struct columns c = { kn_data(y), kn_data(x) + first, count, width, count };
+    return kn_go_on(r) && kn_parallel_ranges(r, rows, rows_per_task(count), (double)(rows * count), copy_columns, &c)
+               ? y
+               : kn_none;
 }
 
 kn_tensor kn_rows(kn_run *r, kn_tensor t, int64_t from, int64_t count) {

@@ -81,6 +81,20 @@ static const struct rule rules[] = {
       "decoder.conv_in.weight",
       "decoder.mid_block.resnets.0.norm1.weight",
       16 },
+    { { KN_ROLE_UPSCALER, "rrdb", "an RRDBNet (ESRGAN) upscaler" },
+      "model.1.sub.0.RDB1.conv1.0.weight",
+      "model.0.weight",
+      0 },
+    { { KN_ROLE_UPSCALER, "rrdb", "an RRDBNet (ESRGAN) upscaler" },
+      "body.0.rdb1.conv1.weight",
+      "conv_first.weight",
+      0 },
+    { { KN_ROLE_UPSCALER, "rrdb", "an RRDBNet (ESRGAN) upscaler" },
+      "RRDB_trunk.0.RDB1.conv1.weight",
+      "conv_first.weight",
+      0 },
+    { { KN_ROLE_UPSCALER, "mosr", "a MoSR upscaler" }, "gblocks.1.fc1.weight", "shortcut.conv11.weight", 0 },
+    { { KN_ROLE_UPSCALER, "srvgg", "a compact (SRVGG) upscaler" }, "body.0.weight", "body.1.weight", 3 },
 };
 
 static const kn_kind lora = { KN_ROLE_OTHER, "lora", "a LoRA" };
@@ -104,8 +118,17 @@ static bool is_qwen3_vl(const kn_weights *w) {
                 : kn_weights_prefix_of(w, "visual.deepstack_merger_list.0.norm.weight", prefix, sizeof prefix);
 }
 
+/* Where a network stands in a file twice, the smoothed weights are the ones to use. */
+static bool find_prefix(const struct rule *r, const kn_weights *w, char *prefix) {
+    static const char smoothed[] = "params_ema.";
+    if (r->kind.role != KN_ROLE_UPSCALER || !kn_weights_find_below(w, smoothed, r->leaf))
+        return kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX);
+    memcpy(prefix, smoothed, sizeof smoothed);
+    return true;
+}
+
 static bool holds(const struct rule *r, const kn_weights *w, char *prefix) {
-    if (!kn_weights_prefix_of(w, r->leaf, prefix, KN_PREFIX_MAX))
+    if (!find_prefix(r, w, prefix))
         return false;
     const kn_entry *first = kn_weights_find_below(w, prefix, r->leaf);
     bool fits = r->dim1 == 0 || (first->rank > 1 && first->dim[1] == r->dim1);
@@ -149,7 +172,9 @@ const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix) {
     return NULL;
 }
 
-const char *const kn_sections[] = { "model.diffusion_model.", "text_encoders.", "vae.", NULL };
+const char *const kn_sections[] = {
+    "model.diffusion_model.", "text_encoders.", "vae.", "params_ema.", "params.", NULL
+};
 
 const char *kn_section_of(const char *prefix) {
     for (int i = 0; kn_sections[i]; i++)

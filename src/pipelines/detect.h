@@ -9,6 +9,7 @@ typedef enum kn_role {
     KN_ROLE_TEXT_ENCODER,
     KN_ROLE_VISION,
     KN_ROLE_VAE,
+    KN_ROLE_UPSCALER,
     KN_ROLE_OTHER,
 } kn_role;
 
@@ -31,8 +32,8 @@ const kn_kind *kn_detect_role(const kn_weights *w, kn_role role, char *prefix);
  * NULL: there is none. */
 const kn_kind *kn_detect_as(const kn_weights *w, const char *id, char *prefix);
 
-/* All-in-one files have a section per component: these prefixes, NULL-terminated, and the one of them that another
- * prefix begins with, or "". */
+/* All-in-one files have a section per component, and training tools write a network's smoothed weights beside those of
+ * the last step: these prefixes, NULL-terminated, and the one of them that another prefix begins with, or "". */
 extern const char *const kn_sections[];
 const char *kn_section_of(const char *prefix);
 

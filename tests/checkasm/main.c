@@ -290,6 +290,11 @@ static void check_tanh(const kn_kernels *ref, const kn_kernels *tier) {
     check_map(ref->tanh, tier->tanh, 5e-7, 1e-37);
 }
 
+/* e^x of large negative x may be 0 where it would be subnormal. */
+static void check_mish(const kn_kernels *ref, const kn_kernels *tier) {
+    check_map(ref->mish, tier->mish, 1e-6, 2e-30);
+}
+
 static void check_multiply(const kn_kernels *ref, const kn_kernels *tier) {
     for (size_t round = 0; round < ROUNDS; round++) {
         size_t n = random_size(MOST);
@@ -355,6 +360,39 @@ static void check_is_finite(const kn_kernels *ref, const kn_kernels *tier) {
             x[random_below(n + 2)] = odd[random_below(KN_COUNT(odd))]; /* sometimes just behind the end */
         if (ref->is_finite(x, n) != tier->is_finite(x, n))
             report(n, 0, ref->is_finite(x, n), tier->is_finite(x, n));
+    }
+}
+
+static void check_prelu(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t n = random_size(200), rows = random_below(10), stride = n + random_below(20);
+        const float *slope = random_input(input_a, 1);
+        fill_pair(&out, 3);
+        for (size_t i = 0; i < 20; i++) {
+            size_t at = random_below(MOST);
+            want_of(&out)[at] = got_of(&out)[at] = i % 2 ? NAN : -0.0f;
+        }
+        ref->prelu(want_of(&out), stride, rows, n, slope);
+        tier->prelu(got_of(&out), stride, rows, n, slope);
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = 0; i < n; i++) {
+                float *want = want_of(&out) + r * stride + i, *got = got_of(&out) + r * stride + i;
+                compare(n, r * stride + i, *want, *got, 0);
+                *want = *got; /* what is left to compare must be untouched */
+            }
+        compare_pair(&out, 0, 0, 0);
+    }
+}
+
+static void check_depthwise(const kn_kernels *ref, const kn_kernels *tier) {
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        size_t n = random_below(150) + 1, columns = random_below(4), rows = random_below(4);
+        size_t pixel = n + random_below(9), row = columns * pixel + random_below(9), w_row = columns * n + 7;
+        const float *x = random_input(input_a, 1), *w = random_input(input_b, 1);
+        fill_pair(&out, 1);
+        ref->depthwise(x, row, pixel, w, w_row, rows, columns, n, want_of(&out));
+        tier->depthwise(x, row, pixel, w, w_row, rows, columns, n, got_of(&out));
+        compare_pair(&out, n, 1e-6, 3);
     }
 }
 
@@ -500,12 +538,15 @@ static const struct {
     { "gelu", check_gelu },
     { "gelu_tanh", check_gelu_tanh },
     { "tanh", check_tanh },
+    { "mish", check_mish },
     { "multiply", check_multiply },
     { "add", check_add },
     { "add_gated", check_add_gated },
     { "sigmoid_gate", check_sigmoid_gate },
     { "swiglu", check_swiglu },
     { "is_finite", check_is_finite },
+    { "prelu", check_prelu },
+    { "depthwise", check_depthwise },
     { "rms_norm", check_rms_norm },
     { "norm_modulate", check_norm_modulate },
     { "unit_norm", check_unit_norm },

@@ -10,6 +10,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DONE, INVALID = 0, 2
+COMMANDS = ("generate", "upscale", "inspect-models", "serve", "check", "resources", "bench", "image-worker")
 
 
 def kuno(*args, **options):
@@ -22,11 +23,11 @@ class Help(unittest.TestCase):
         for one in told:
             self.assertEqual((one.returncode, one.stderr), (DONE, ""))
             self.assertEqual(one.stdout, told[0].stdout)
-        for command in ("generate", "inspect-models", "serve", "check", "resources", "bench", "image-worker"):
+        for command in COMMANDS:
             self.assertIn(f"\n  {command} ", told[0].stdout)
 
     def test_each_command_has_its_help_in_three_places(self):
-        for command in ("generate", "inspect-models", "serve", "check", "resources", "bench", "image-worker"):
+        for command in COMMANDS:
             told = [kuno(*args) for args in ([command, "--help"], [command, "-h"], ["help", command])]
             for one in told:
                 self.assertEqual((one.returncode, one.stderr), (DONE, ""))
@@ -57,7 +58,7 @@ class Mistakes(unittest.TestCase):
         self.assertEqual((told.returncode, told.stdout), (INVALID, ""))
 
     def test_an_unknown_command_is_named_with_the_nearest(self):
-        known = "; known: help, generate, inspect-models, serve, check, resources, bench, image-worker"
+        known = f"; known: help, {', '.join(COMMANDS)}"
         self.assert_told(["genrate"], f"unknown command 'genrate'{known} (did you mean 'generate'?)")
         self.assert_told(["help", "me"], f"unknown command 'me'{known}")
         self.assert_told(["a red boat"], f"unknown command 'a red boat'{known}")

@@ -480,6 +480,51 @@ static void two_threads_with_models_of_their_own_do_not_meet(void **state) {
         kuno_image_free(&threads[i].image);
 }
 
+static int count_tiles(void *context, const kuno_progress *p) {
+    *(int *)context += strcmp(p->phase, "tile") == 0 && p->step > 0;
+    return 0;
+}
+
+static void pictures_are_enlarged_by_networks_and_without(void **state) {
+    (void)state;
+    kuno_upscaler *network = NULL, *plain = NULL;
+    kuno_image from = { 0 }, to = { 0 };
+    int tiles = 0;
+    kuno_error error = { 0 };
+    assert_int_equal(kuno_image_read(KN_TEST_DATA "/upscalers/image.png", &from, NULL), KUNO_OK);
+    assert_int_equal(
+        kuno_upscaler_open(KN_TEST_DATA "/upscalers/compact-x2/weights.safetensors", 1, KUNO_FAST, &network, NULL),
+        KUNO_OK);
+    assert_int_equal(kuno_upscaler_open(NULL, 0, KUNO_FAST, &plain, NULL), KUNO_OK);
+    assert_int_equal(kuno_upscaler_scale(network), 2);
+    assert_int_equal(kuno_upscaler_scale(plain), 1);
+    kuno_upscale_request q = { .progress = count_tiles, .progress_context = &tiles };
+    assert_int_equal(kuno_upscale(network, &from, &q, &to, NULL), KUNO_OK);
+    assert_int_equal(to.width, 2 * from.width);
+    assert_int_equal(to.height, 2 * from.height);
+    assert_int_equal(to.channels, 3); /* nothing of it is transparent */
+    assert_int_equal(tiles, 1);
+    kuno_image_free(&to);
+    q.width = 50;
+    q.height = 40;
+    assert_int_equal(kuno_upscale(plain, &from, &q, &to, NULL), KUNO_OK);
+    assert_int_equal(to.width, 50);
+    assert_int_equal(tiles, 1);
+    kuno_image_free(&to);
+    q.height = -1;
+    assert_int_equal(kuno_upscale(plain, &from, &q, &to, &error), KUNO_INVALID);
+    q.height = 0;
+    assert_int_equal(kuno_upscale(plain, &from, &q, &to, &error), KUNO_INVALID);
+    error = (kuno_error){ 0 };
+    kuno_upscaler *none = NULL;
+    assert_int_equal(kuno_upscaler_open("/nonexistent.safetensors", 1, KUNO_FAST, &none, &error), KUNO_INVALID);
+    assert_string_equal(error.text, "upscaler: '/nonexistent.safetensors': no such file");
+    kuno_upscaler_close(network);
+    kuno_upscaler_close(plain);
+    kuno_upscaler_close(NULL);
+    kuno_image_free(&from);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_built_in_model_draws_without_any_file),
@@ -496,6 +541,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_that_is_too_long_is_cut_and_reported),
         cmocka_unit_test(requests_that_cannot_be_met_say_why),
         cmocka_unit_test(two_threads_with_models_of_their_own_do_not_meet),
+        cmocka_unit_test(pictures_are_enlarged_by_networks_and_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,6 +240,87 @@ static void a_result_of_another_shape_is_refused(void **state) {
     end(&r);
 }
 
+/* Behind the channels that are seen lies room for those that come out, and three more that stay as they are. */
+static void check_dense(kn_run *r, const struct sizes *s, const float *x, struct filters *f) {
+    int64_t pixels = s->h * s->w, all = s->in + s->out + 3;
+    float *before = random_values(pixels * all);
+    for (int64_t p = 0; p < pixels; p++)
+        memcpy(before + p * all, x + p * s->in, (size_t)s->in * sizeof *x);
+    double *wide = widen(x, pixels * s->in), *made = convolve(wide, s->h, s->w, f), *want = widen(before, pixels * all);
+    for (int64_t i = 0; i < pixels * s->out; i++)
+        want[i / s->out * all + s->in + i % s->out] = made[i] < 0 ? made[i] * 0.2 : made[i];
+    kn_tensor t = kn_upload(r, DIMS(s->h, s->w, all), before);
+    kn_dense_conv(r, t, &f->w, 0.2f);
+    assert_true(relative_l2(r, t, want) < allowed(r));
+    float *got = values_of(r, t);
+    for (int64_t i = 0; i < pixels * all; i++)
+        if (i % all < s->in || i % all >= s->in + s->out)
+            assert_true(got[i] == before[i]);
+    free(got);
+    free(want);
+    free(made);
+    free(wide);
+    free(before);
+}
+
+static void dense_blocks_grow_by_what_is_made_of_their_first_channels(void **state) {
+    (void)state;
+    check_all_sizes(check_dense);
+    kn_run r = begin(1);
+    struct filters f = random_filters(&sizes[0]);
+    float *x = random_values(12 * 11 * 31);
+    kn_dense_conv(&r, kn_upload(&r, DIMS(12, 11, 31), x), &f.w, 0.2f); /* 16 to 16 need 32 */
+    assert_failed(&r, KN_E_USAGE, "'filters': [12, 11, 31] has no room");
+    free(x);
+    free_filters(&f);
+    end(&r);
+}
+
+static void check_depthwise(kn_run *r, int64_t h, int64_t w, int64_t c, int64_t side) {
+    float *x = random_values(h * w * c), *filters = random_values(c * side * side), *bias = random_values(c);
+    const kn_weight weight = { .data = filters,
+                               .dtype = KN_F32,
+                               .rank = 4,
+                               .dim = { c, side, side, 1 },
+                               .scale = 0.5f,
+                               .bias = bias,
+                               .name = "apart" };
+    double *want = calloc((size_t)(h * w * c), sizeof *want);
+    assert_non_null(want);
+    for (int64_t i = 0; i < h * w * c; i++) {
+        int64_t channel = i % c, px = i / c % w, py = i / c / w;
+        want[i] = bias[channel];
+        for (int64_t t = 0; t < side * side; t++) {
+            int64_t qy = py + t / side - side / 2, qx = px + t % side - side / 2;
+            if (qy >= 0 && qy < h && qx >= 0 && qx < w)
+                want[i] += 0.5 * x[(qy * w + qx) * c + channel] * filters[channel * side * side + t];
+        }
+    }
+    kn_scope s = kn_scope_open(r);
+    kn_tensor y = kn_depthwise_conv2d(r, kn_upload(r, DIMS(h, w, c), x), &weight);
+    assert_true(relative_l2(r, y, want) < 1e-6);
+    kn_scope_close(r, s, (kn_tensor){ 0 });
+    free(want);
+    free(bias);
+    free(filters);
+    free(x);
+}
+
+static void channels_that_are_kept_apart_are_convolved_each_by_its_filter(void **state) {
+    (void)state;
+    kn_run r = begin(2);
+    check_depthwise(&r, 9, 12, 70, 7);
+    check_depthwise(&r, 3, 2, 5, 7); /* the window hangs over on all sides */
+    check_depthwise(&r, 8, 5, 64, 3);
+    check_depthwise(&r, 1, 1, 1, 1);
+    check_depthwise(&r, 4, 4, 2, 17); /* more taps than are decoded at a time */
+    float x[16] = { 0 };
+    const kn_weight even = { .data = x, .dtype = KN_F32, .rank = 4, .dim = { 1, 2, 2, 1 }, .scale = 1, .name = "even" };
+    assert_int_equal(kn_depthwise_conv2d(&r, kn_upload(&r, DIMS(4, 4, 1), x), &even).rank, 0);
+    assert_failed(&r, KN_E_FORMAT, "'even': a convolution by [1, 2, 2, 1], channel by channel, does not fit [4, 4, 1]");
+    end(&r);
+}
+
 static void any_number_of_threads_gives_the_same_bits(void **state) {
     (void)state;
     for (int precision = KN_FAST; precision <= KN_EXACT; precision++)
@@ -270,6 +351,8 @@ int main(void) {
         cmocka_unit_test(upsampled_pictures_are_convolved_as_if_they_were_there),
         cmocka_unit_test(normalised_pictures_are_convolved_as_if_they_were_there),
         cmocka_unit_test(a_result_of_another_shape_is_refused),
+        cmocka_unit_test(dense_blocks_grow_by_what_is_made_of_their_first_channels),
+        cmocka_unit_test(channels_that_are_kept_apart_are_convolved_each_by_its_filter),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
     };
     return run_on_every_tier(tests, KN_COUNT(tests));

@@ -21,7 +21,7 @@ void kn_conv_stage(const kn_conv *c, int64_t y, int64_t x, int64_t pixels, int64
     const kn_kernels *kernels = &c->run->device->kernels;
     if (inside > 0)
         (kn_is_narrow(c->run) ? kernels->stage_bf16 : kernels->stage)(
-            c->x + (y * c->width + x + before) * c->channels + first, (size_t)c->channels, (size_t)inside, (size_t)n,
+            c->x + (y * c->width + x + before) * c->pixel + first, (size_t)c->pixel, (size_t)inside, (size_t)n,
             by ? by + before : NULL, c->scale ? c->scale + first : NULL, c->shift ? c->shift + first : NULL, c->silu,
             to + before * KN_TILE_CHANNELS);
     memset(to + (before + inside) * KN_TILE_CHANNELS, 0,
@@ -138,7 +138,7 @@ static bool describe(kn_run *r, kn_conv *c, kn_tensor x, const kn_weight *w) {
     c->x = kn_data(x);
     c->height = x.dim[0];
     c->width = x.dim[1];
-    c->channels = x.dim[2];
+    c->channels = c->pixel = x.dim[2];
     c->out_height = over_height / c->stride + 1;
     c->out_width = over_width / c->stride + 1;
     return true;
@@ -157,6 +157,7 @@ static kn_tensor result(kn_run *r, kn_conv *c, kn_tensor onto) {
     }
     c->add = onto.rank > 0;
     c->out = kn_data(y);
+    c->out_pixel = dim[2];
     return y;
 }
 
@@ -165,10 +166,15 @@ static bool reads_unmade(const kn_conv *c) {
     return kn_conv_fits_tiles(c) || kn_conv_fits_few(c);
 }
 
+static void count_products(kn_run *r, const kn_conv *c) {
+    double filter = (double)(c->w->dim[1] * c->w->dim[2] * c->w->dim[3]);
+    r->products += (double)(c->out_height * c->out_width * c->w->dim[0]) * filter;
+}
+
 static kn_tensor finish(kn_run *r, const kn_conv *c, kn_tensor y) {
     if (!y.rank || kn_elements(y) == 0)
         return y;
-    r->products += (double)kn_elements(y) * (double)(c->w->dim[1] * c->w->dim[2] * c->w->dim[3]);
+    count_products(r, c);
     if (kn_conv_fits_tiles(c))
         kn_conv_by_tiles(c);
     else if (kn_conv_fits_few(c))
@@ -229,4 +235,41 @@ kn_tensor kn_unit_norm_conv(kn_run *r, kn_tensor x, const kn_weight *weight, con
         return convolve_made(r, kn_unit_norm(r, x, weight, true), w, onto);
     c.scale = kn_vector(r, weight, c.channels, "unit_norm");
     return c.scale ? finish(r, &c, result(r, &c, onto)) : kn_none;
+}
+
+/* Where it does not go by tiles: by way of copies. */
+static void grow_by_copies(kn_run *r, kn_tensor x, const kn_weight *w, float slope) {
+    kn_tensor seen = kn_columns(r, x, 0, w->dim[3]), y = kn_conv2d(r, seen, w, 1, around);
+    kn_leaky_relu(r, y, slope);
+    kn_copy_columns(r, x, w->dim[3], y);
+    kn_drop(r, y);
+    kn_drop(r, seen);
+}
+
+void kn_dense_conv(kn_run *r, kn_tensor x, const kn_weight *w, float slope) {
+    kn_conv c = { .stride = 1, .pad = around };
+    kn_tensor seen = x;
+    if (!kn_op_starts(r, "dense_conv", x, 3) || !kn_weight_fits(r, w, 4, "a convolution"))
+        return;
+    if (w->dim[3] > x.dim[2] || w->dim[0] > x.dim[2] - w->dim[3]) {
+        kn_run_fail(r, KN_E_USAGE, "'%s': [%s] has no room for a convolution by [%s]", kn_weight_name(w),
+                    kn_shape(x.rank, x.dim).text, kn_shape(w->rank, w->dim).text);
+        return;
+    }
+    seen.dim[2] = w->dim[3];
+    if (!describe(r, &c, seen, w))
+        return;
+    if (!kn_conv_fits_tiles(&c)) {
+        grow_by_copies(r, x, w, slope);
+        return;
+    }
+    kn_tensor slopes = kn_new(r, 1, &w->dim[0]);
+    for (int64_t i = 0; kn_go_on(r) && !r->shapes_only && i < w->dim[0]; i++)
+        kn_data(slopes)[i] = slope;
+    c.pixel = c.out_pixel = x.dim[2];
+    c.out = kn_data(x) + c.channels;
+    c.slope = kn_data(slopes);
+    count_products(r, &c);
+    kn_conv_by_tiles(&c);
+    kn_drop(r, slopes);
 }

@@ -8,8 +8,8 @@
 typedef struct kn_conv {
     kn_run *run;
     const kn_weight *w; /* [out, kernel height, kernel width, in] */
-    const float *x;     /* [height, width, channels] */
-    int64_t height, width, channels;
+    const float *x;     /* [height, width, channels], `pixel` floats from pixel to pixel */
+    int64_t height, width, channels, pixel;
     int64_t stride;
     kn_pad pad;
     bool doubled; /* the picture is convolved at twice its size, each pixel standing for four */
@@ -18,8 +18,9 @@ typedef struct kn_conv {
     const float *scale, *shift;
     bool unit, silu;
     bool add;   /* to what `out` holds */
-    float *out; /* [out_height, out_width, w->dim[0]] */
-    int64_t out_height, out_width;
+    float *out; /* [out_height, out_width, w->dim[0]], `out_pixel` floats from pixel to pixel */
+    int64_t out_height, out_width, out_pixel;
+    const float *slope; /* by channel, for what comes out below 0; by tiles only. NULL: it stays */
 } kn_conv;
 
 /* `pixels` pixels of row y from x on, channels first … first + n - 1, n <= KN_TILE_CHANNELS, with all that happens to

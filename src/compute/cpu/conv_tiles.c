@@ -85,18 +85,20 @@ static void stage_block(const struct tiles *t, const struct block *b) {
 
 static void multiply_block(const struct tiles *t, const struct block *b, int64_t panel) {
     const kn_conv *c = t->c;
-    int64_t out = c->w->dim[0], from = panel * t->sum.columns, n = KN_MIN(t->sum.columns, out - from);
+    int64_t from = panel * t->sum.columns, n = KN_MIN(t->sum.columns, c->w->dim[0] - from);
     int64_t plane = t->block_rows * t->block_columns * KN_MAX_COLUMNS;
     for (int64_t p = 0; p < t->planes; p++)
         kn_sum_channels(&t->sum, b->input + p * t->plane_words, b->tiles,
                         t->weights + (panel * t->planes + p) * t->panel_words, n, b->output + p * plane);
     for (int64_t i = 0; i < b->rows; i++) {
-        int64_t y = 2 * (b->row + i), x = 2 * b->column;
-        t->sum.kernels->tile_output[t->tiling](
-            b->output + i * b->columns * KN_MAX_COLUMNS, (size_t)plane, (size_t)n,
-            c->w->bias ? c->w->bias + from : NULL, c->add, c->out + (y * c->out_width + x) * out + from,
-            (size_t)(c->out_width * out), (size_t)out, (size_t)KN_MIN(2, c->out_height - y),
-            (size_t)KN_MIN(2 * b->columns, c->out_width - x));
+        int64_t y = 2 * (b->row + i), x = 2 * b->column, row = c->out_width * c->out_pixel;
+        int64_t rows = KN_MIN(2, c->out_height - y), columns = KN_MIN(2 * b->columns, c->out_width - x);
+        float *to = c->out + y * row + x * c->out_pixel + from;
+        t->sum.kernels->tile_output[t->tiling](b->output + i * b->columns * KN_MAX_COLUMNS, (size_t)plane, (size_t)n,
+                                               c->w->bias ? c->w->bias + from : NULL, c->add, to, (size_t)row,
+                                               (size_t)c->out_pixel, (size_t)rows, (size_t)columns);
+        for (int64_t k = 0; c->slope && k < rows; k++)
+            t->sum.kernels->prelu(to + k * row, (size_t)c->out_pixel, (size_t)columns, (size_t)n, c->slope + from);
     }
 }
 

@@ -1,7 +1,9 @@
+#include <string.h>
+
 #include "compute/cpu/device.h"
 
 /* Elements per task: enough to be worth a hand-over, few enough to share out evenly. */
-enum { UNIT = 1 << 14 };
+enum { UNIT = 1 << 14, PIECE = 64 };
 
 struct map {
     void (*kernel)(float *x, size_t n);
@@ -35,12 +37,17 @@ void kn_tanh(kn_run *r, kn_tensor x) {
     apply(r, "tanh", x, r->device->kernels.tanh);
 }
 
+void kn_mish(kn_run *r, kn_tensor x) {
+    apply(r, "mish", x, r->device->kernels.mish);
+}
+
 /* Two or three operands of the same shape, or of the same rows of `width`. */
 struct rows {
     const kn_kernels *kernels;
     float *out;
     const float *a, *b;
-    int64_t width;
+    int64_t width, a_width;
+    float by;
 };
 
 static int64_t rows_per_task(int64_t width) {
@@ -61,6 +68,81 @@ void kn_add(kn_run *r, kn_tensor x, kn_tensor y) {
     }
     struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_data(y) };
     kn_parallel_ranges(r, kn_elements(x), UNIT, 4.0 * (double)kn_elements(x), add_range, &s);
+}
+
+static void add_constant_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    for (int64_t i = from; i < from + count; i++)
+        s->out[i] += s->by;
+}
+
+void kn_add_constant(kn_run *r, kn_tensor x, float by) {
+    struct rows s = { .out = kn_data(x), .by = by };
+    if (kn_op_starts(r, "add_constant", x, 1))
+        kn_parallel_ranges(r, kn_elements(x), UNIT, (double)kn_elements(x), add_constant_range, &s);
+}
+
+static void prelu_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    s->kernels->prelu(s->out + from * s->width, (size_t)s->width, (size_t)count, (size_t)s->width, s->a);
+}
+
+void kn_prelu(kn_run *r, kn_tensor x, const kn_weight *slope) {
+    if (!kn_op_starts(r, "prelu", x, 1))
+        return;
+    int64_t width = kn_last_dim(x);
+    struct rows s = {
+        .kernels = &r->device->kernels, .out = kn_data(x), .a = kn_vector(r, slope, width, "prelu"), .width = width
+    };
+    if (s.a)
+        kn_parallel_ranges(r, kn_row_count(x), rows_per_task(width), 2.0 * (double)kn_elements(x), prelu_range, &s);
+}
+
+static void leaky_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    s->kernels->prelu(s->out + from, PIECE, (size_t)(count / PIECE), PIECE, s->a);
+    s->kernels->prelu(s->out + from + count / PIECE * PIECE, 0, 1, (size_t)(count % PIECE), s->a);
+}
+
+void kn_leaky_relu(kn_run *r, kn_tensor x, float slope) {
+    float slopes[PIECE];
+    for (int i = 0; i < PIECE; i++)
+        slopes[i] = slope;
+    struct rows s = { .kernels = &r->device->kernels, .out = kn_data(x), .a = slopes };
+    if (kn_op_starts(r, "leaky_relu", x, 1))
+        kn_parallel_ranges(r, kn_elements(x), UNIT, 2.0 * (double)kn_elements(x), leaky_range, &s);
+}
+
+static void add_scaled_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    for (int64_t i = from; i < from + count; i++) {
+        float *x = s->out + i * s->width;
+        const float *y = s->a + i * s->a_width;
+        for (int64_t c = 0, n = KN_MIN(s->width, s->a_width); c < n; c += PIECE)
+            s->kernels->add_gated(x + c, s->b, y + c, (size_t)KN_MIN(PIECE, n - c));
+    }
+}
+
+void kn_add_scaled(kn_run *r, kn_tensor x, float by, kn_tensor y) {
+    if (!kn_op_starts(r, "add_scaled", x, 1) || !kn_op_starts(r, "add_scaled", y, 1))
+        return;
+    if (kn_row_count(x) != kn_row_count(y)) {
+        kn_run_fail(r, KN_E_USAGE, "add_scaled of [%s] to [%s]", kn_shape(y.rank, y.dim).text,
+                    kn_shape(x.rank, x.dim).text);
+        return;
+    }
+    float gate[PIECE];
+    for (int i = 0; i < PIECE; i++)
+        gate[i] = by;
+    struct rows s = { .kernels = &r->device->kernels,
+                      .out = kn_data(x),
+                      .a = kn_data(y),
+                      .b = gate,
+                      .width = kn_last_dim(x),
+                      .a_width = kn_last_dim(y) };
+    int64_t both = KN_MIN(s.width, s.a_width);
+    kn_parallel_ranges(r, kn_row_count(x), rows_per_task(both), 4.0 * (double)(kn_row_count(x) * both),
+                       add_scaled_range, &s);
 }
 
 static void add_gated_range(void *ctx, int64_t from, int64_t count) {
@@ -147,6 +229,33 @@ kn_tensor kn_swiglu(kn_run *r, kn_tensor gate, kn_tensor up) {
     struct rows s = { .kernels = &r->device->kernels, .out = kn_data(y), .a = kn_data(gate), .b = kn_data(up) };
     double n = (double)kn_elements(y);
     return kn_parallel_ranges(r, kn_elements(y), UNIT, 16 * n, swiglu_range, &s) ? y : kn_none;
+}
+
+static void mish_glu_range(void *ctx, int64_t from, int64_t count) {
+    const struct rows *s = ctx;
+    for (int64_t i = from; i < from + count; i++) {
+        const float *x = s->a + i * 2 * s->width;
+        float *y = s->out + i * s->width;
+        memcpy(y, x, (size_t)s->width * sizeof *y);
+        s->kernels->mish(y, (size_t)s->width);
+        for (int64_t c = 0; c < s->width; c++)
+            y[c] *= x[s->width + c];
+    }
+}
+
+kn_tensor kn_mish_glu(kn_run *r, kn_tensor x) {
+    if (!kn_op_starts(r, "mish_glu", x, 1))
+        return kn_none;
+    if (kn_last_dim(x) % 2) {
+        kn_run_fail(r, KN_E_USAGE, "mish_glu: [%s] has no two halves", kn_shape(x.rank, x.dim).text);
+        return kn_none;
+    }
+    kn_tensor y = kn_new_like(r, x, kn_last_dim(x) / 2);
+    struct rows s = { .kernels = &r->device->kernels, .out = kn_data(y), .a = kn_data(x), .width = kn_last_dim(y) };
+    double work = 16.0 * (double)kn_elements(y);
+    return kn_go_on(r) && kn_parallel_ranges(r, kn_row_count(y), rows_per_task(s.width), work, mish_glu_range, &s)
+               ? y
+               : kn_none;
 }
 
 struct affine {

@@ -110,12 +110,15 @@ typedef struct kn_kernels {
     void (*gelu)(float *x, size_t n);
     void (*gelu_tanh)(float *x, size_t n);
     void (*tanh)(float *x, size_t n);
+    void (*mish)(float *x, size_t n);
     void (*multiply)(const float *x, float by, float *out, size_t n); /* out may be x */
     void (*add)(float *x, const float *y, size_t n);
     void (*add_gated)(float *x, const float *gate, const float *y, size_t n);
     void (*sigmoid_gate)(float *x, const float *gate, size_t n);
     void (*swiglu)(const float *gate, const float *up, float *out, size_t n);
     bool (*is_finite)(const float *x, size_t n);
+    /* of `rows` rows of n, `stride` floats apart: x[i] *= slope[i] where it is below 0 */
+    void (*prelu)(float *x, size_t stride, size_t rows, size_t n, const float *slope);
 
     /* one row of n; scale and shift of norm_modulate may be NULL, out may be x */
     void (*rms_norm)(const float *x, const float *w, float eps, float *out, size_t n);
@@ -137,6 +140,11 @@ typedef struct kn_kernels {
                        const float *shift, bool silu, float *out);
     /* out[p] = sqrt(n) / max(|x[p * n …]|_2, 1e-12) */
     void (*unit_factors)(const float *x, size_t pixels, size_t n, float *out);
+
+    /* One pixel of a convolution that keeps channels apart: out[i] += x[y * row + x * pixel + i] * w[y * w_row + x * n
+     * + i] for all y < rows, x < columns, for i < n */
+    void (*depthwise)(const float *x, size_t row, size_t pixel, const float *w, size_t w_row, size_t rows,
+                      size_t columns, size_t n, float *out);
 
     /* Convolution by tiles: conv_tiles.c tells how. Planes are the parts of a tile that are multiplied one by one;
      * `plane` is the distance from one to the next, in words of 32 bits. First the planes of filters of n channels,

@@ -186,6 +186,12 @@ static void tanh_all(float *x, size_t n) {
         x[i] = (float)tanh(x[i]);
 }
 
+/* x * tanh(ln(1 + e^x)) */
+static void mish(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] * tanh(log1p(exp(x[i]))));
+}
+
 static void multiply(const float *x, float by, float *out, size_t n) {
     for (size_t i = 0; i < n; i++)
         out[i] = x[i] * by;
@@ -216,6 +222,12 @@ static bool is_finite(const float *x, size_t n) {
         if (!isfinite(x[i]))
             return false;
     return true;
+}
+
+static void prelu(float *x, size_t stride, size_t rows, size_t n, const float *slope) {
+    for (size_t r = 0; r < rows; r++, x += stride)
+        for (size_t i = 0; i < n; i++)
+            x[i] *= x[i] < 0 ? slope[i] : 1;
 }
 
 static double sum_of_squares(const float *x, size_t n, double mean) {
@@ -291,6 +303,17 @@ static void stage(const float *x, size_t stride, size_t pixels, size_t n, const 
 static void unit_factors(const float *x, size_t pixels, size_t n, float *out) {
     for (size_t p = 0; p < pixels; p++)
         out[p] = (float)(sqrt((double)n) / fmax(sqrt(sum_of_squares(x + p * n, n, 0)), 1e-12));
+}
+
+static void depthwise(const float *x, size_t row, size_t pixel, const float *w, size_t w_row, size_t rows,
+                      size_t columns, size_t n, float *out) {
+    for (size_t i = 0; i < n; i++) {
+        double sum = out[i];
+        for (size_t t = 0; t < rows * columns; t++)
+            sum +=
+                (double)x[t / columns * row + t % columns * pixel + i] * w[t / columns * w_row + t % columns * n + i];
+        out[i] = (float)sum;
+    }
 }
 
 /* output . ((weight . w) * (input . x)) is what three taps make of the pixels in two outputs: in each direction, so
@@ -504,12 +527,14 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .gelu = gelu,
         .gelu_tanh = gelu_tanh,
         .tanh = tanh_all,
+        .mish = mish,
         .multiply = multiply,
         .add = add,
         .add_gated = add_gated,
         .sigmoid_gate = sigmoid_gate,
         .swiglu = swiglu,
         .is_finite = is_finite,
+        .prelu = prelu,
         .rms_norm = rms_norm,
         .norm_modulate = norm_modulate,
         .unit_norm = unit_norm,
@@ -519,6 +544,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .stage = stage,
         .stage_bf16 = stage,
         .unit_factors = unit_factors,
+        .depthwise = depthwise,
         .tile_weight = { tile_weight_plain, tile_weight_doubled },
         .tile_input = { tile_input_plain, tile_input_doubled },
         .tile_input_bf16 = { tile_input_plain_bf16, tile_input_doubled_bf16 },

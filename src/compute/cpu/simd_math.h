@@ -60,4 +60,10 @@ static inline vec v_tanh(vec x) {
     return v_with_sign_of(v_div(less_one, v_add(less_one, v_set(2))), x);
 }
 
+/* tanh(ln(1 + e)) with e = exp(x) is n / (n + 2), where n = (1 + e)^2 - 1: no cancellation. Beyond 30 it is 1. */
+static inline vec v_mish(vec x) {
+    vec e = v_exp(v_min(v_set(30), x)), n = v_mul(e, v_add(e, v_set(2)));
+    return v_mul(x, v_div(n, v_add(n, v_set(2))));
+}
+
 #endif

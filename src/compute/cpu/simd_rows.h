@@ -43,6 +43,10 @@ static void tanh_all(float *x, size_t n) {
     map(v_tanh, x, n);
 }
 
+static void mish(float *x, size_t n) {
+    map(v_mish, x, n);
+}
+
 static void multiply(const float *x, float by, float *out, size_t n) {
     for (size_t i = 0; i < n; i += LANES)
         v_put(out + i, v_mul(v_take(x + i, n - i), v_set(by)), n - i);
@@ -79,6 +83,47 @@ static bool is_finite(const float *x, size_t n) {
     for (; i < n; i += LANES)
         a = v_fma(v_take(x + i, n - i), v_zero(), a);
     return v_sum(v_add(a, b)) == 0;
+}
+
+static void prelu(float *x, size_t stride, size_t rows, size_t n, const float *slope) {
+    for (size_t r = 0; r < rows; r++, x += stride)
+        for (size_t i = 0; i < n; i += LANES) {
+            vec v = v_take(x + i, n - i), below = v_min(v_zero(), v);
+            v_put(x + i, v_fma(v_take(slope + i, n - i), below, v_max(v_zero(), v)), n - i);
+        }
+}
+
+/* Several vectors of channels at a time, so that no sum waits for the one before. */
+enum { DEPTHWISE_VECTORS = 4 };
+
+static KN_ALWAYS_INLINE void depthwise_part(size_t vectors, const float *x, size_t row, size_t pixel, const float *w,
+                                            size_t w_row, size_t rows, size_t columns, size_t n, size_t left,
+                                            float *out) {
+    vec sum[DEPTHWISE_VECTORS];
+    KN_UNROLL
+    for (size_t j = 0; j < vectors; j++)
+        sum[j] = v_take(out + j * LANES, left - j * LANES);
+    for (size_t y = 0; y < rows; y++)
+        for (size_t t = 0; t < columns; t++) {
+            const float *a = x + y * row + t * pixel, *b = w + y * w_row + t * n;
+            KN_UNROLL
+            for (size_t j = 0; j < vectors; j++)
+                sum[j] =
+                    v_fma(v_take(a + j * LANES, left - j * LANES), v_take(b + j * LANES, left - j * LANES), sum[j]);
+        }
+    KN_UNROLL
+    for (size_t j = 0; j < vectors; j++)
+        v_put(out + j * LANES, sum[j], left - j * LANES);
+}
+
+static void depthwise(const float *x, size_t row, size_t pixel, const float *w, size_t w_row, size_t rows,
+                      size_t columns, size_t n, float *out) {
+    size_t i = 0;
+    for (; i + DEPTHWISE_VECTORS * LANES <= n; i += DEPTHWISE_VECTORS * LANES)
+        depthwise_part(DEPTHWISE_VECTORS, x + i, row, pixel, w + i, w_row, rows, columns, n, DEPTHWISE_VECTORS * LANES,
+                       out + i);
+    for (; i < n; i += LANES)
+        depthwise_part(1, x + i, row, pixel, w + i, w_row, rows, columns, n, n - i, out + i);
 }
 
 /* Sums go to four vectors in turn, so that each float adds up few terms and no addition waits for the one before. */

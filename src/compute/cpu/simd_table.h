@@ -24,12 +24,14 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->silu = silu;
     k->gelu_tanh = gelu_tanh;
     k->tanh = tanh_all;
+    k->mish = mish;
     k->multiply = multiply;
     k->add = add;
     k->add_gated = add_gated;
     k->sigmoid_gate = sigmoid_gate;
     k->swiglu = swiglu;
     k->is_finite = is_finite;
+    k->prelu = prelu;
     k->rms_norm = rms_norm;
     k->norm_modulate = norm_modulate;
     k->unit_norm = unit_norm;
@@ -38,6 +40,7 @@ static void fill_table(kn_kernels *k, const char *name) {
     k->rotate = rotate;
     k->stage = stage;
     k->unit_factors = unit_factors;
+    k->depthwise = depthwise;
     k->tile_weight[KN_TILING_PLAIN] = tile_weight_plain;
     k->tile_weight[KN_TILING_DOUBLED] = tile_weight_doubled;
     k->tile_input[KN_TILING_PLAIN] = tile_input_plain;

@@ -9,7 +9,9 @@ typedef vec map_fn(vec x);
 static KN_ALWAYS_INLINE void stage_as(map_fn *silu_of, const float *x, size_t stride, size_t pixels, size_t n,
                                       const float *by, const float *scale, const float *shift, bool with_silu,
                                       float *out) {
-    for (size_t p = 0; p < pixels; p++, x += stride, out += KN_TILE_CHANNELS)
+    for (size_t p = 0; p < pixels; p++, x += stride, out += KN_TILE_CHANNELS) {
+        for (size_t i = KN_TILE_CHANNELS; i < 2 * KN_TILE_CHANNELS; i += 16)
+            __builtin_prefetch(x + i, 0, 2); /* this pixel's next channels, when all pixels have had these */
         for (size_t i = 0; i < KN_TILE_CHANNELS; i += LANES) {
             vec v = v_zero();
             if (i < n) {
@@ -25,6 +27,7 @@ static KN_ALWAYS_INLINE void stage_as(map_fn *silu_of, const float *x, size_t st
             }
             v_store(out + i, v);
         }
+    }
 }
 
 static KN_ALWAYS_INLINE void stage_pixels(map_fn *silu_of, const float *x, size_t stride, size_t pixels, size_t n,

@@ -22,9 +22,10 @@ import qwen_vl
 import sampling
 import text_encoder
 import tokenizer
+import upscalers
 import z_image
 
-DICED = (tokenizer, text_encoder, fp8, noise, sampling, krea2, z_image, manifests)  # the seed chooses all sizes
+DICED = (tokenizer, text_encoder, fp8, noise, sampling, krea2, z_image, upscalers, manifests)  # the seed chooses all sizes
 # In two variants, the second for odd seeds; each with the distance of its own seed from that of the set.
 IN_VARIANTS = {
     qwen21_dit: 1,
