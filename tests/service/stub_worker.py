@@ -189,9 +189,8 @@ def main():
     for device in s["devices"]:
         tell("inference compute", " " + device)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    signal.pause()
-    while True:
-        signal.pause()
+    while True:  # and not signal.pause(), which sleeps through a signal that another thread has got
+        time.sleep(0.05)
 
 
 main()
