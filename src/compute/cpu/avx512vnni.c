@@ -70,7 +70,6 @@ static void product_int8(const void *a, size_t rows, size_t k, const void *panel
 void kn_kernels_init_avx512vnni(kn_kernels *k) {
     k->name = "avx512vnni";
     k->int8 = true;
-    k->int8_zero = 128;
     k->scale_int8 = scale_int8;
     k->to_int8 = to_int8;
     k->transpose_int8 = transpose_int8;

@@ -19,7 +19,7 @@ static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
     for (size_t i = 0; i < n; i += LANES) {
         vec v = v_div(v_take(x + i, n - i), v_set(s));
         int16x8_t q = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(v.low)), vqmovn_s32(vcvtnq_s32_f32(v.high)));
-        uint8_t all[LANES], *to = n - i >= LANES ? dst + i : all;
+        uint8_t all[LANES] = { 0 }, *to = n - i >= LANES ? dst + i : all;
         vst1_u8(to, vreinterpret_u8_s8(vqmovn_s16(q)));
         if (n - i < LANES)
             memcpy(dst + i, all, n - i);

@@ -32,7 +32,7 @@ static inline vec v_take_codes(const void *p, size_t n) { /* up to 2 * LANES */
 
 static inline void v_put_codes(uint16_t *p, vec codes, size_t n) {
     uint16x8_t low = vreinterpretq_u16_f32(codes.low), high = vreinterpretq_u16_f32(codes.high);
-    uint16_t all[2 * LANES], *to = n >= 2 * LANES ? p : all;
+    uint16_t all[2 * LANES] = { 0 }, *to = n >= 2 * LANES ? p : all;
     vst1q_u16(to, low);
     vst1q_u16(to + LANES, high);
     if (n < 2 * LANES)
