@@ -19,6 +19,9 @@
 enum { ALIGN = 64, GAP = KN_ASAN ? 64 : 0 };
 static const uint64_t STEP = 16 << 20, UNBACKED_LIMIT = (uint64_t)1 << 40;
 
+/* Where no system maps anything: addresses have up to 52 bits, or 57 if asked for, and ARM ignores the highest byte. */
+static const uint64_t NOWHERE = (uint64_t)1 << 54;
+
 typedef struct block {
     uint64_t at, bytes;
     int depth; /* of the scope that it belongs to; HOLE when nobody's */
@@ -28,7 +31,7 @@ enum { HOLE = -1 };
 
 struct kn_scratch {
     uint8_t *base;
-    uint64_t limit;  /* bytes reserved */
+    uint64_t limit;  /* bytes from `base` */
     uint64_t usable; /* bytes from the start that may be touched */
     uint64_t peak;
     bool unbacked;
@@ -55,7 +58,10 @@ static void *reserve(uint64_t bytes) {
     return mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-static bool make(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *err) {
+bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
+    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limit > UINT64_MAX / 2)
+        return kn_fail_nomem(err, limit);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     limit = round_up(limit, page);
     kn_scratch *s = calloc(1, sizeof *s);
@@ -74,27 +80,27 @@ static bool make(uint64_t limit, bool unbacked, kn_scratch **ret, kn_error *err)
     madvise(base, limit, MADV_HUGEPAGE); /* a wish: large tensors then cost fewer page faults */
     s->base = base;
     s->limit = limit;
-    s->unbacked = unbacked;
     *ret = s;
     return true;
 }
 
-bool kn_scratch_new(uint64_t limit_bytes, kn_scratch **ret, kn_error *err) {
-    uint64_t limit = limit_bytes ? limit_bytes : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (limit > UINT64_MAX / 2)
-        return kn_fail_nomem(err, limit);
-    return make(limit, false, ret, err);
-}
-
 bool kn_scratch_new_unbacked(kn_scratch **ret, kn_error *err) {
-    return make(UNBACKED_LIMIT, true, ret, err);
+    kn_scratch *s = calloc(1, sizeof *s);
+    if (!s)
+        return kn_fail_nomem(err, sizeof *s);
+    s->base = (uint8_t *)(uintptr_t)NOWHERE;
+    s->limit = UNBACKED_LIMIT;
+    s->unbacked = true;
+    *ret = s;
+    return true;
 }
 
 void kn_scratch_free(kn_scratch *s) {
     if (!s)
         return;
     open_memory(s, s->base, s->usable);
-    munmap(s->base, s->limit);
+    if (!s->unbacked)
+        munmap(s->base, s->limit);
     free(s->blocks);
     free(s);
 }

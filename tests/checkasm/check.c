@@ -77,6 +77,19 @@ void compare_pair(pair *p, size_t n, double relative, double floor) {
     }
 }
 
+void zip_panel(const kn_kernels *tier, void *panel, size_t columns, size_t words) {
+    enum { WORD = 4, ROW = KN_BF16_COLUMNS * WORD };
+    for (size_t i = 0; tier->zipped && i < words; i += 2)
+        for (size_t j = 0; j < columns; j += 4) {
+            uint8_t *at = (uint8_t *)panel + i * ROW + j * WORD, both[2][4][WORD];
+            memcpy(both[0], at, sizeof both[0]);
+            memcpy(both[1], at + ROW, sizeof both[1]);
+            for (size_t column = 0; column < 4; column++)
+                for (size_t word = 0; word < 2; word++)
+                    memcpy(at + column / 2 * ROW + (column % 2 * 2 + word) * WORD, both[word][column], WORD);
+        }
+}
+
 float input_a[MOST + 8], input_b[MOST + 8], input_c[MOST + 8];
 
 const float *random_input(float *room, float size) {

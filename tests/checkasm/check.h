@@ -34,6 +34,9 @@ void compare(size_t n, size_t at, double want, double got, double allowed);
 /* The first n elements may differ by relative * max(|want|, floor), all others must not. */
 void compare_pair(pair *p, size_t n, double relative, double floor);
 
+/* Panels of words as the tier has them, from those of the reference: `columns` whole fours, `words` along k. */
+void zip_panel(const kn_kernels *tier, void *panel, size_t columns, size_t words);
+
 extern float input_a[MOST + 8], input_b[MOST + 8], input_c[MOST + 8];
 const float *random_input(float *room, float size);
 extern pair out;

@@ -59,12 +59,15 @@ void check_to_int8(const kn_kernels *ref, const kn_kernels *tier) {
         fill_bytes();
         ref->to_int8(input_a + shift, n, s, panel.want + GUARD + shift);
         tier->to_int8(input_a + shift, n, s, panel.got + GUARD + shift);
+        for (size_t i = 0; i < n; i++)
+            panel.want[GUARD + shift + i] = (uint8_t)(panel.want[GUARD + shift + i] + tier->int8_zero - ref->int8_zero);
         compare_bytes(n);
     }
 }
 
 void check_transpose_int8(const kn_kernels *ref, const kn_kernels *tier) {
     static int8_t matrix[KN_TRANSPOSE_ROWS * (KN_INT8_BLOCK + 20) + 5];
+    int32_t before[KN_COUNT(sums[0])];
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
         for (size_t i = 0; i < sizeof matrix; i++)
             matrix[i] = (int8_t)random_bits();
@@ -74,11 +77,37 @@ void check_transpose_int8(const kn_kernels *ref, const kn_kernels *tier) {
         const int8_t *src = matrix + sizeof matrix - KN_MIN(rows * stride + random_below(5), sizeof matrix);
         fill_bytes();
         fill_sums();
+        memcpy(before, sums[0], sizeof before);
         ref->transpose_int8(src, stride, rows, k, (int8_t *)panel.want + GUARD + 4 * first, sums[0] + GUARD + first);
         tier->transpose_int8(src, stride, rows, k, (int8_t *)panel.got + GUARD + 4 * first, sums[1] + GUARD + first);
+        zip_panel(tier, panel.want + GUARD + 4 * first, KN_TRANSPOSE_ROWS,
+                  (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP / 4);
+        if (tier->int8_zero == 0)
+            memcpy(sums[0], before, sizeof before);
         compare_bytes(k);
         compare_sums(k);
     }
+}
+
+static int32_t int_at(const float *x) {
+    int32_t n;
+    memcpy(&n, x, sizeof n);
+    return n;
+}
+
+/* From rows as the reference has them to those of a tier whose zero is another byte: what its sums are less by. */
+static void move_zero(const kn_kernels *ref, const kn_kernels *tier, uint8_t *a, size_t bytes_a, size_t rows, size_t k,
+                      const uint8_t *b, size_t n, size_t stride) {
+    static float less[MOST];
+    uint8_t *zeros = allocate(bytes_a), by = (uint8_t)(ref->int8_zero - tier->int8_zero);
+    memset(zeros, by, bytes_a);
+    ref->product_int8(zeros, rows, k, b, less, stride, n, NULL, false);
+    for (size_t i = 0; i < rows * stride; i++)
+        if (i % stride < n)
+            memcpy(want_of(&out) + i, &(int32_t){ int_at(want_of(&out) + i) - int_at(less + i) }, sizeof *less);
+    for (size_t i = 0; i < bytes_a; i++)
+        a[i] = (uint8_t)(a[i] - by);
+    free(zeros);
 }
 
 void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
@@ -95,11 +124,11 @@ void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
         bool add = random_bits() % 2;
         fill_pair(&out, 1);
         ref->product_int8(a, rows, k, b, want_of(&out), stride, n, NULL, add);
+        move_zero(ref, tier, a, bytes_a, rows, k, b, n, stride);
+        zip_panel(tier, b, KN_INT8_COLUMNS, k / 4);
         tier->product_int8(a, rows, k, b, got_of(&out), stride, n, NULL, add);
         for (size_t i = 0; i < KN_COUNT(out.want); i++) {
-            int32_t want, got;
-            memcpy(&want, &out.want[i], sizeof want);
-            memcpy(&got, &out.got[i], sizeof got);
+            int32_t want = int_at(&out.want[i]), got = int_at(&out.got[i]);
             if (want != got)
                 report(k, (ptrdiff_t)i, want, got);
         }

@@ -2,6 +2,7 @@
  * aligned to nothing, all storage formats, and guard bands around whatever is written.
  *
  *     checkasm [--seed N]           one line per kernel and tier; fails if any differs
+ *     checkasm --best TIER          fails if that is not the last tier that this machine has
  *     checkasm --bench [N [WORD]]   speed of ops with N threads (1), tier by tier; only ops whose name holds WORD */
 #include <math.h>
 #include <stdio.h>
@@ -599,13 +600,24 @@ static int check_all(void) {
     return failures;
 }
 
+static int best_is(const char *name) {
+    int best = 0;
+    for (int t = 0; kn_tier_name(t); t++)
+        if (kn_tier_is_here(t))
+            best = t;
+    printf("the last tier that is here is %s\n", kn_tier_name(best));
+    return strcmp(kn_tier_name(best), name) != 0;
+}
+
 int main(int argc, char **argv) {
     uint64_t n = 1;
     bool number = argc < 3 || kn_parse_u64(argv[2], &n);
     if (number && argc >= 2 && argc <= 4 && strcmp(argv[1], "--bench") == 0)
         return bench_all((unsigned)n, argc == 4 ? argv[3] : "");
+    if (argc == 3 && strcmp(argv[1], "--best") == 0)
+        return best_is(argv[2]);
     if (!number || !(argc == 1 || (argc == 3 && strcmp(argv[1], "--seed") == 0))) {
-        fprintf(stderr, "usage: checkasm [--seed N | --bench [THREADS [WORD]]]\n");
+        fprintf(stderr, "usage: checkasm [--seed N | --best TIER | --bench [THREADS [WORD]]]\n");
         return 2;
     }
     random_state = n;

@@ -77,6 +77,11 @@ void check_decode_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+/* That whole steps of k elements fill. */
+static size_t words_of(size_t k) {
+    return (k + KN_BF16_STEP - 1) / KN_BF16_STEP * KN_BF16_STEP / 2;
+}
+
 void check_transpose_bf16(const kn_kernels *ref, const kn_kernels *tier) {
     static uint8_t matrix[KN_TRANSPOSE_ROWS * (2 * KN_BF16_BLOCK + 20) + 5];
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
@@ -89,6 +94,7 @@ void check_transpose_bf16(const kn_kernels *ref, const kn_kernels *tier) {
                       *src = end - KN_MIN(rows * stride + random_below(5), sizeof matrix);
         fill_codes();
         ref->transpose_bf16(src, stride, rows, k, panel.want + GUARD + first);
+        zip_panel(tier, panel.want + GUARD + first, KN_TRANSPOSE_ROWS, words_of(k));
         tier->transpose_bf16(src, stride, rows, k, panel.got + GUARD + first);
         compare_codes(k);
     }
@@ -102,6 +108,7 @@ void check_gather_bf16(const kn_kernels *ref, const kn_kernels *tier) {
         const float *src = matrix + KN_COUNT(matrix) - k * stride;
         fill_codes();
         ref->gather_bf16(src, stride, n, k, panel.want + GUARD);
+        zip_panel(tier, panel.want + GUARD, KN_BF16_COLUMNS, words_of(k));
         tier->gather_bf16(src, stride, n, k, panel.got + GUARD);
         compare_codes(k);
     }
@@ -133,6 +140,7 @@ void check_product_bf16(const kn_kernels *ref, const kn_kernels *tier) {
             size[i] = 1;
         ref->product_bf16(size_a, rows, k, size_b, size, stride, n, NULL, true);
         ref->product_bf16(a, rows, k, b, want_of(&out), stride, n, bias, add);
+        zip_panel(tier, b, KN_BF16_COLUMNS, words_of(k));
         tier->product_bf16(a, rows, k, b, got_of(&out), stride, n, bias, add);
         for (size_t i = 0; i < rows; i++)
             for (size_t j = 0; j < n; j++) {

@@ -9,26 +9,14 @@
 
 #include "compute/cpu/simd_product.h"
 
+#include "compute/cpu/simd_int8.h"
+
 _Static_assert((int)COLUMNS == (int)KN_INT8_COLUMNS, "panels of both kinds have the same words");
 
 /* Words of four elements. */
 static inline vec v_dot_int8(vec a, vec b, vec sum) {
     return _mm512_castsi512_ps(
         _mm512_dpbusd_epi32(_mm512_castps_si512(sum), _mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-
-static inline vec v_add_int(vec a, vec b) {
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-
-static float scale_int8(const float *x, size_t n) {
-    vec largest = v_zero(), odd = v_zero(); /* zero times NaN or infinity is NaN, which no later sum can undo */
-    for (size_t i = 0; i < n; i += LANES) {
-        vec v = v_take(x + i, n - i);
-        largest = v_max(v_magnitude(v), largest);
-        odd = v_fma(v, v_zero(), odd);
-    }
-    return v_largest(v_max(v_div(v_set(v_largest(largest)), v_set(127)), v_set(1e-30f))) + v_sum(odd);
 }
 
 static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
@@ -77,16 +65,6 @@ static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t
 static void product_int8(const void *a, size_t rows, size_t k, const void *panel, float *c, size_t c_stride, size_t n,
                          const float *bias, bool add) {
     multiply_rows(v_dot_int8, v_add_int, a, rows, k / 4, panel, c, c_stride, n, bias, add);
-}
-
-static void finish_int8(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n) {
-    for (size_t j = 0; j < n; j += LANES) {
-        size_t left = n - j;
-        __m512i sum =
-            _mm512_sub_epi32(_mm512_castps_si512(v_take(c + j, left)), _mm512_castps_si512(v_take(sums + j, left)));
-        vec share = v_mul(v_set(by), v_take(scale + j, left));
-        v_put(c + j, v_fma(v_from_int(sum), share, v_take(bias + j, left)), left);
-    }
 }
 
 void kn_kernels_init_avx512vnni(kn_kernels *k) {

@@ -10,7 +10,7 @@
 typedef __m512i words; /* 32 numbers of 16 bits */
 
 static inline words round_words(vec low, vec high) {
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    return _mm512_castps_si512(v_codes(low, high));
 }
 
 static inline words words_of_bytes(const uint8_t *p) {
@@ -28,27 +28,6 @@ static inline words w_right(words x, size_t bits) {
 static inline void put_words(uint16_t *p, words x) {
     _mm512_storeu_si512(p, x);
 }
-
-/* ---- plain types ---- */
-
-#define DECODER_BF16(name, bytes, load)                                                                                \
-    static void name(const void *src, size_t n, uint16_t *dst) {                                                       \
-        const uint8_t *p = src;                                                                                        \
-        size_t i = 0;                                                                                                  \
-        for (; i + 2 * LANES <= n; i += 2 * LANES)                                                                     \
-            put_words(dst + i, round_words(load(p + i * (bytes)), load(p + (i + LANES) * (bytes))));                   \
-        if (i < n) {                                                                                                   \
-            uint8_t rest[2 * LANES * (bytes)] = { 0 };                                                                 \
-            uint16_t all[2 * LANES];                                                                                   \
-            memcpy(rest, p + i * (bytes), (n - i) * (bytes));                                                          \
-            put_words(all, round_words(load(rest), load(rest + LANES * (bytes))));                                     \
-            memcpy(dst + i, all, (n - i) * sizeof *dst);                                                               \
-        }                                                                                                              \
-    }
-DECODER_BF16(decode_bf16_f32, 4, v_load)
-DECODER_BF16(decode_bf16_f16, 2, v_from_f16)
-DECODER_BF16(decode_bf16_e5m2, 1, v_from_e5m2)
-DECODER_BF16(decode_bf16_i8, 1, v_from_i8)
 
 /* The exponent only needs another bias. Subnormals, which are numbers like any others here, are looked up. */
 static inline words words_of_e4m3(words code) {
@@ -250,11 +229,7 @@ BLOCKS_BF16(q3_k, 256, 110)
 BLOCKS_BF16(iq4_xs, 256, 136)
 
 static void fill_bf16_decoders(kn_kernels *k) {
-    k->decode_bf16[KN_F32] = decode_bf16_f32;
-    k->decode_bf16[KN_F16] = decode_bf16_f16;
     k->decode_bf16[KN_F8_E4M3] = decode_bf16_e4m3;
-    k->decode_bf16[KN_F8_E5M2] = decode_bf16_e5m2;
-    k->decode_bf16[KN_I8] = decode_bf16_i8;
     k->decode_bf16[KN_Q4_0] = decode_bf16_q4_0;
     k->decode_bf16[KN_Q4_1] = decode_bf16_q4_1;
     k->decode_bf16[KN_Q5_0] = decode_bf16_q5_0;

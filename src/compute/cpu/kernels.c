@@ -40,9 +40,20 @@ static bool has_amx(void) {
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 #elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 
 static bool has_neon(void) { /* every processor of this architecture has it */
     return true;
+}
+
+static bool has_neondot(void) {
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
+
+static bool has_neonbf16(void) {
+    const unsigned long both = HWCAP2_BF16 | HWCAP2_I8MM;
+    return has_neondot() && (getauxval(AT_HWCAP2) & both) == both;
 }
 #endif
 
@@ -64,6 +75,8 @@ static const struct {
     { "amx", has_amx, kn_kernels_init_amx },
 #elif defined(__aarch64__)
     { "neon", has_neon, kn_kernels_init_neon },
+    { "neondot", has_neondot, kn_kernels_init_neondot },
+    { "neonbf16", has_neonbf16, kn_kernels_init_neonbf16 },
 #endif
 };
 

@@ -11,7 +11,10 @@
  *
  * Where the hardware multiplies bfloat16 faster than float32, KN_FAST uses the same scheme with rows and panels of
  * bfloat16 and sums in float32. Such a panel is [k / 2][KN_BF16_COLUMNS][2]: what is multiplied at once lies together.
- * Summed elements come in steps of KN_BF16_STEP; whoever packs fills up with zeros, in rows and panels alike.
+ * Summed elements come in steps of KN_BF16_STEP; whoever packs fills up with zeros, in rows and panels alike. Int8 goes
+ * the same way, four elements to a word. Panels of both are `zipped` in tiers that multiply two words of two columns at
+ * once: of four columns and two words along k, those of the first two columns lie in the place of the first word, those
+ * of the others in that of the second.
  *
  * No pointer needs any alignment beyond that of its type; `const void *` needs none. Nothing outside the stated ranges
  * is read or written. An element's result never depends on where in a call it stands. */
@@ -80,6 +83,7 @@ typedef struct kn_kernels {
 
     /* Products of bfloat16 (uint16_t). `narrow`: they are faster here than those of float32 */
     bool narrow;
+    bool zipped; /* panels of bfloat16 and int8, see above */
     /* rounds to nearest, ties to even; what is subnormal may become 0 */
     void (*to_bf16)(const float *x, size_t n, void *dst);
     /* as decode with scale 1, rounded like that; NULL: by way of the former */
@@ -168,12 +172,14 @@ typedef struct kn_kernels {
     void (*round_int8)(float *x, size_t n);
 
     /* Products of int8 with sums in int32. `int8`: they are faster here than those of float32. scale_int8 is the s of
-     * round_int8, NaN if x holds NaN or an infinity; to_int8 makes bytes 128 + q, which rows consist of. Of the product
-     * c is int32, and bias NULL */
+     * round_int8, NaN if x holds NaN or an infinity; to_int8 makes bytes int8_zero + q, which rows consist of: 128 + q
+     * where the instruction takes them without sign, else 0 + q. Of the product c is int32, and bias NULL */
     bool int8;
+    uint8_t int8_zero;
     float (*scale_int8)(const float *x, size_t n);
     void (*to_int8)(const float *x, size_t n, float s, uint8_t *dst);
-    /* as transpose: panel[i / 4][j][i % 4] = row j, element i; adds 128 times the sum of row j to sums[j] */
+    /* as transpose: panel[i / 4][j][i % 4] = row j, element i; adds int8_zero times the sum of row j to
+     * sums[j] */
     void (*transpose_int8)(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums);
     kn_product_fn *product_int8;
     /* c[j] = (c[j] - sums[j]) * (by * scale[j]) + bias[j], from int32 to float32 */
@@ -197,5 +203,7 @@ void kn_kernels_init_avx512vnni(kn_kernels *k);
 void kn_kernels_init_avx512bf16(kn_kernels *k);
 void kn_kernels_init_amx(kn_kernels *k);
 void kn_kernels_init_neon(kn_kernels *k);
+void kn_kernels_init_neondot(kn_kernels *k);
+void kn_kernels_init_neonbf16(kn_kernels *k);
 
 #endif

@@ -551,6 +551,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,
+        .int8_zero = 128,
         .scale_int8 = scale_int8,
         .to_int8 = to_int8,
         .transpose_int8 = transpose_int8,

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "compute/cpu/device.h"
+#include "compute/cpu/roofline_burst.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -17,13 +18,7 @@
 #endif
 
 enum {
-    BURSTS = 4,    /* of which the best counts */
-    TURNS = 20000, /* of the loops below, some hundred microseconds */
-#if defined(__aarch64__)
-    CHAINS = 16, /* four units, four cycles each */
-#else
-    CHAINS = 12, /* two units, six cycles each; of 16 registers */
-#endif
+    BURSTS = 4,                /* of which the best counts */
     MEMORY_BYTES = 256 << 20,  /* of all threads together */
     MEMORY_ALIGNMENT = 2 << 20 /* the largest page */
 };
@@ -34,43 +29,20 @@ struct kn_roofline {
     double *best; /* of each thread's part, of the unit that is measured */
 };
 
-/* Makes the operations of one burst and returns how many they were. slice: this thread's part of the memory. */
-typedef double burst_fn(uint64_t *slice, size_t n);
-
 static bool always(void) {
     return true;
 }
 
-/* A burst of instructions whose results wait for nothing but themselves, CHAINS of them at once. x: such a result, of
- * which `next` makes the one after it. */
-#define CHAINS_OF(name, target, type, first, operations, next)                                                         \
-    target static double name(uint64_t *slice, size_t n) {                                                             \
-        (void)slice, (void)n;                                                                                          \
-        type sum[CHAINS];                                                                                              \
-        KN_UNROLL                                                                                                      \
-        for (int i = 0; i < CHAINS; i++)                                                                               \
-            sum[i] = (first);                                                                                          \
-        for (int turn = 0; turn < TURNS; turn++) {                                                                     \
-            KN_UNROLL                                                                                                  \
-            for (int i = 0; i < CHAINS; i++) {                                                                         \
-                type x = sum[i];                                                                                       \
-                sum[i] = (next);                                                                                       \
-                KN_USE_VECTOR(sum[i]);                                                                                 \
-            }                                                                                                          \
-        }                                                                                                              \
-        return (double)(operations)*CHAINS * TURNS;                                                                    \
-    }
-
 #if defined(__x86_64__)
 
-CHAINS_OF(fma_avx2, KN_TARGET("avx2,fma"), __m256, _mm256_setzero_ps(), 2 * 8,
+CHAINS_OF(fma_avx2, KN_TARGET("avx2,fma") static, __m256, _mm256_setzero_ps(), 2 * 8,
           _mm256_fmadd_ps(x, _mm256_set1_ps(0.5f), _mm256_set1_ps(1)))
-CHAINS_OF(fma_avx512, KN_TARGET("avx512f"), __m512, _mm512_setzero_ps(), 2 * 16,
+CHAINS_OF(fma_avx512, KN_TARGET("avx512f") static, __m512, _mm512_setzero_ps(), 2 * 16,
           _mm512_fmadd_ps(x, _mm512_set1_ps(0.5f), _mm512_set1_ps(1)))
-CHAINS_OF(bf16_avx512, KN_TARGET("avx512f,avx512bf16"), __m512, _mm512_setzero_ps(), 2 * 32,
+CHAINS_OF(bf16_avx512, KN_TARGET("avx512f,avx512bf16") static, __m512, _mm512_setzero_ps(), 2 * 32,
           _mm512_dpbf16_ps(x, _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(-1)),
                            _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1))))
-CHAINS_OF(int8_avx512, KN_TARGET("avx512f,avx512vnni"), __m512i, _mm512_setzero_si512(), 2 * 64,
+CHAINS_OF(int8_avx512, KN_TARGET("avx512f,avx512vnni") static, __m512i, _mm512_setzero_si512(), 2 * 64,
           _mm512_dpbusd_epi32(x, _mm512_set1_epi8(3), _mm512_set1_epi8(-3)))
 
 /* Eight whole tiles: palette, then bytes per row at 16, rows at 48. As a static object, since gcc 12 does not see that
@@ -140,7 +112,7 @@ static bool has_tiles(void) {
 
 #elif defined(__aarch64__)
 
-CHAINS_OF(fma_neon, , float32x4_t, vdupq_n_f32(0), 2 * 4, vfmaq_f32(vdupq_n_f32(1), x, vdupq_n_f32(0.5f)))
+CHAINS_OF(fma_neon, static, float32x4_t, vdupq_n_f32(0), 2 * 4, vfmaq_f32(vdupq_n_f32(1), x, vdupq_n_f32(0.5f)))
 
 #endif
 
@@ -164,7 +136,7 @@ static const struct source {
     kn_unit unit;
     const char *tier; /* the first one that has it */
     bool (*is_here)(void);
-    burst_fn *burst;
+    kn_burst_fn *burst;
 } sources[] = {
 #if defined(__x86_64__)
     { KN_UNIT_FMA, "avx2", always, fma_avx2 },
@@ -175,6 +147,9 @@ static const struct source {
     { KN_UNIT_AMX_INT8, "amx", has_tiles, amx_int8 },
 #elif defined(__aarch64__)
     { KN_UNIT_FMA, "neon", always, fma_neon },
+    { KN_UNIT_INT8, "neondot", always, kn_burst_sdot },
+    { KN_UNIT_BF16, "neonbf16", always, kn_burst_bfmmla },
+    { KN_UNIT_INT8, "neonbf16", always, kn_burst_smmla },
 #endif
     { KN_UNIT_READ, "reference", always, read_memory },
     { KN_UNIT_UPDATE, "reference", always, update_memory },
@@ -223,7 +198,7 @@ void kn_roofline_close(kn_roofline *l) {
 
 struct burst {
     const kn_roofline *roofline;
-    burst_fn *make;
+    kn_burst_fn *make;
     size_t n; /* elements of each thread's slice */
 };
 

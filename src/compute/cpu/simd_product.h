@@ -10,6 +10,16 @@ enum { COLUMNS = TILE_VECTORS * LANES, WORD = 4, ROW_BYTES = KN_STRIDE * WORD, L
 typedef vec multiply_add_fn(vec a, vec b, vec sum);
 typedef vec plus_fn(vec a, vec b);
 
+/* Sums of the columns of c [n] from `at` on, with what they are added to. */
+static KN_ALWAYS_INLINE void put_sums(plus_fn *plus, vec sum, float *c, size_t at, size_t n, const float *bias,
+                                      bool add) {
+    if (add)
+        sum = plus(sum, v_take(c + at, n - at));
+    else if (bias)
+        sum = plus(sum, v_take(bias + at, n - at));
+    v_put(c + at, sum, n - at);
+}
+
 /* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
 static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, plus_fn *plus,
                                   const uint8_t *a, size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
@@ -45,15 +55,8 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
     KN_UNROLL
     for (size_t i = 0; i < rows; i++) {
         KN_UNROLL
-        for (size_t v = 0; v < vectors; v++) {
-            float *to = c + i * c_stride + v * LANES;
-            size_t left = n - v * LANES;
-            if (add)
-                sum[i][v] = plus(sum[i][v], v_take(to, left));
-            else if (bias)
-                sum[i][v] = plus(sum[i][v], v_take(bias + v * LANES, left));
-            v_put(to, sum[i][v], left);
-        }
+        for (size_t v = 0; v < vectors; v++)
+            put_sums(plus, sum[i][v], c + i * c_stride, v * LANES, n, bias, add);
     }
 }
 

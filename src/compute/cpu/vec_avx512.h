@@ -147,6 +147,15 @@ static inline vec v_from_int(ivec x) {
     return _mm512_cvtepi32_ps(x);
 }
 
+/* Sums of whole numbers; their differences, as floats. */
+static inline vec v_add_int(vec a, vec b) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
+static inline vec v_difference(vec a, vec b) {
+    return v_from_int(_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
 static inline vec v_from_i8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }

@@ -199,6 +199,23 @@ static inline vec v_from_int(ivec x) {
     return (vec){ vcvtq_f32_s32(x.low), vcvtq_f32_s32(x.high) };
 }
 
+static inline float32x4_t add_int(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(b)));
+}
+
+static inline float32x4_t difference(float32x4_t a, float32x4_t b) {
+    return vcvtq_f32_s32(vsubq_s32(vreinterpretq_s32_f32(a), vreinterpretq_s32_f32(b)));
+}
+
+/* Sums of whole numbers; their differences, as floats. */
+static inline vec v_add_int(vec a, vec b) {
+    return V_BOTH2(add_int, a, b);
+}
+
+static inline vec v_difference(vec a, vec b) {
+    return V_BOTH2(difference, a, b);
+}
+
 static inline vec v_from_i8(const uint8_t *p) {
     return v_from_int(widen(vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)))));
 }
