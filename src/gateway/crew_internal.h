@@ -11,7 +11,7 @@ enum {
     KN_CREW_START_MS = 120 * 1000, /* some drivers take a minute to tell their devices */
     KN_CREW_REST_MS = 1000,
     KN_CREW_WAIT_MS = 30 * 1000, /* of a job for a worker that comes back from its rest */
-    KN_CREW_LIST_MS = 10 * 1000,
+    KN_CREW_LIST_MS = 5 * 1000,
     KN_CREW_ROUNDS_MAX = 8, /* plans that evict, for one job */
     KN_CREW_EXPIRES_S = 30, /* a load that would go so soon is loaded again before it is used */
     KN_CREW_KINDS_MAX = 256,

@@ -57,12 +57,14 @@ static void list_came(void *ctx, const kn_call_result *r) {
     p->lists_out--;
     m->listed = r->end == KN_CALL_ANSWERED && r->status == 200 &&
                 kn_residents_read(r->body.data, r->body.len, &m->residents, NULL);
+    if (!m->listed)
+        kn_worker_fail(m->worker, "no_answer");
     forget_uses(m);
     if (!p->lists_out)
         kn_crew_go_on(p, &p->when_listed);
 }
 
-/* A worker that cannot be asked at all is taken for one that has nothing to give. */
+/* A worker that does not tell is ended and started again: whatever it does, it is of no use. */
 void kn_crew_list(kn_crew *p, kn_crew_step *then) {
     const kn_call_request request = {
         .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_CREW_LIST_MS

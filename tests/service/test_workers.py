@@ -350,6 +350,15 @@ class Failing(Workers):
         server.wait_idle()
         self.assertFalse(server.marker())
 
+    def test_stopped(self):
+        """a_worker_that_does_not_answer_any_more_is_ended_and_replaced"""
+        server = self.start()
+        self.assertEqual(self.place(server.generate(model="tiny")), 0)
+        os.kill(self.pids(0)[0], signal.SIGSTOP)
+        self.assertEqual(self.place(server.generate(model="tiny")), 1)
+        wait_until(lambda: not is_alive(self.pids(0)[0]), "the end of the one that hangs")
+        wait_until(lambda: self.workers(server)[0]["state"] == "ready", "another one")
+
     def test_loop(self):
         """a_worker_that_does_not_come_back_keeps_nobody_waiting_who_has_another"""
         server = self.start()
