@@ -53,15 +53,16 @@ def use_card(s, amount):
     if "card" not in s:
         return
     path, place = s["card"]
-    with open(path, "r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        text = re.sub(rf"(pci={place} .*used=)(\d+)", lambda m: m[1] + str(int(m[2]) + amount), file.read())
-        with open(path + ".new", "w") as new:
-            new.write(text)
+    with open(path + ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = pathlib.Path(path).read_text()
+        text = re.sub(rf"(pci={place} .*used=)(\d+)", lambda m: m[1] + str(int(m[2]) + amount), text)
+        pathlib.Path(path + ".new").write_text(text)
         os.rename(path + ".new", path)
 
 
 def leave(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one comes for every thread of the server that dies
     s = setup()
     use_card(s, -len(loaded) * s.get("bytes", 1000))
     os._exit(0)
