@@ -185,6 +185,8 @@ int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     bool known = place_of(f, &place) && place.len;
+    if (f->j->pointer && !kn_form_pointer(f, f->j->pointer))
+        kn_buf_clear(f->j->pointer);
     return kn_error_set(f->j->err, code, "%s%s%s", known ? place.data : "", known ? ": " : "", text);
 }
 
@@ -194,4 +196,13 @@ bool kn_form_pointer(const kn_form *f, kn_buf *into) {
     if (f->key < 0)
         return true;
     return kn_buf_printf(into, "/%s", f->keys[f->key]) && (f->item < 0 || kn_buf_printf(into, "/%td", f->item));
+}
+
+bool kn_form_finish(kn_form *f) {
+    kn_json_reader *j = f->j;
+    bool ok = kn_json_finish(j);
+    if (!ok && j->pointer && !j->pointer->len && !kn_form_pointer(f, j->pointer))
+        kn_buf_clear(j->pointer);
+    kn_json_close(j);
+    return ok;
 }

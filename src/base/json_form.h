@@ -67,6 +67,10 @@ bool kn_form_word(kn_form *f, const char *const *words, size_t count, size_t *re
 #define kn_form_fail(...) kn_failed(kn_form_set_error(__VA_ARGS__))
 int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) KN_PRINTF(3, 4);
 
+/* The whole document was a form and nothing is behind it. Closes the reader; if it has a buffer for that, the place of
+ * an error is in there, that of a form inside of this one, too. */
+bool kn_form_finish(kn_form *f);
+
 /* Where the form stands, as a JSON Pointer (RFC 6901): "/workers/1/device". */
 bool kn_form_pointer(const kn_form *f, kn_buf *into) KN_MUST_USE;
 

@@ -303,3 +303,12 @@ bool kn_json_finish(kn_json_reader *j) {
         return fail(j, "nothing more is expected");
     return !j->failed;
 }
+
+bool kn_json_check(kn_json_text text, kn_error *err) {
+    kn_json_reader j;
+    kn_json_begin_inside(&j, text, "the text", err);
+    kn_json_skip(&j, NULL);
+    bool ok = kn_json_finish(&j);
+    kn_json_close(&j);
+    return ok;
+}

@@ -41,6 +41,7 @@ typedef struct kn_json_reader {
     bool fresh; /* nothing has been read yet in the innermost level */
     bool failed;
     kn_buf decoded;
+    kn_buf *pointer; /* NULL, or where forms (json_form.h) write the JSON Pointer of what they refuse */
     kn_error *err;
 } kn_json_reader;
 
@@ -75,6 +76,9 @@ bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
 
 /* True when the value was read without error and only white space follows. */
 bool kn_json_finish(kn_json_reader *j);
+
+/* Whether the text is one JSON value and nothing else. */
+bool kn_json_check(kn_json_text text, kn_error *err);
 
 bool kn_json_is(kn_json_text text, const char *word);
 bool kn_json_starts(kn_json_text text, const char *start);

@@ -240,17 +240,6 @@ void kn_control_lease_changed(kn_gateway *g) {
         answer_pause(g->pauses);
 }
 
-static bool is_json(kn_span body) {
-    const kn_json_text text = { body.data, body.len };
-    kn_json_reader j;
-    kn_error err = { 0 };
-    kn_json_begin(&j, text, text, &err);
-    kn_json_skip(&j, NULL);
-    bool ok = kn_json_finish(&j);
-    kn_json_close(&j);
-    return ok;
-}
-
 /* {"reason": "…", "wait_ms": 5000}, both optional. The reason is for people who look on; it is kept nowhere. */
 static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer) {
     enum { REASON, WAIT };
@@ -279,7 +268,7 @@ static bool check_pause(kn_exchange *x, kn_span body, uint64_t *wait_ms) {
     kn_buf_init(&pointer, 100);
     if (!body.data)
         return true;
-    if (!is_json(body))
+    if (!kn_json_check((kn_json_text){ body.data, body.len }, NULL))
         kn_reply_problem(x, &(kn_problem){ .status = 400, .code = "json_invalid", .title = "The body is not JSON" });
     else if (read_pause(body, wait_ms, &pointer))
         return true;

@@ -63,6 +63,7 @@ static bool wants_input(const kn_exchange *x) {
     case KN_FORWARDING: return x->link && !x->body.complete && kn_link_has_room(x->link);
     case KN_DECIDING:
     case KN_REPLYING:
+    case KN_STREAMING:
     case KN_GONE: break;
     }
     return false;
@@ -95,8 +96,11 @@ static void reset(kn_exchange *x) {
     free(x->reply);
     kn_buf_free(&x->collected);
     kn_buf_init(&x->collected, 0);
+    kn_buf_free(&x->stream);
+    kn_buf_init(&x->stream, 0);
     x->head = x->reply = NULL;
     x->head_is_live = x->has_collected = x->head_waits = false;
+    x->stream_has_len = x->stream_ended = false;
     x->answer_chunked = x->answer_until_close = x->answer_begun = x->answer_complete = x->client_done = false;
     x->decision = KN_UNDECIDED;
     x->collected_at = 0;
@@ -189,6 +193,7 @@ void kn_client_fail(kn_exchange *x, unsigned status) {
 /* ---- requests ---- */
 
 static const kn_service nobody;
+static const char chunked[] = "Transfer-Encoding: chunked\r\n";
 
 /* A head that cannot be understood: no service hears of it, and what follows is not looked at. */
 static void refuse(kn_exchange *x, unsigned status) {
@@ -284,6 +289,7 @@ static bool decide(kn_exchange *x) {
     switch (decision) {
     case KN_UNDECIDED: return false;
     case KN_REPLY: x->phase = KN_REPLYING; break;
+    case KN_STREAM: x->phase = KN_STREAMING; break;
     case KN_COLLECT:
         x->phase = KN_COLLECTING;
         if (x->expects_continue && !x->body.complete) {
@@ -305,31 +311,74 @@ static bool decide(kn_exchange *x) {
     return true;
 }
 
-static bool reply(kn_exchange *x, kn_window w, size_t *used) {
-    if (!x->reply)
-        return false;
+/* Passes over what is left of the request's body; begins the answer. */
+static void send_head(kn_exchange *x, kn_window w, size_t *used) {
     while (*used < w.len && !x->body.complete) {
         kn_span piece;
         ptrdiff_t n = kn_body_next(&x->body, w.data + *used, w.len - *used, &piece);
         *used = n < 0 ? w.len : *used + (size_t)n;
     }
-    if (!x->body.complete || kn_server_is_draining(x->server))
+    if (!x->body.complete || kn_server_is_draining(x->server) || x->answer_until_close)
         x->keep = false;
-
     kn_batch *b = &x->http->batch;
     kn_batch_add(b, x->reply, x->reply_head_len);
+    if (x->answer_chunked)
+        kn_batch_add(b, chunked, sizeof chunked - 1);
     const char *connection = !x->keep   ? "Connection: close\r\n\r\n"
                              : x->minor ? "\r\n"
                                         : "Connection: keep-alive\r\n\r\n";
     kn_batch_add(b, connection, strlen(connection));
-    if (!x->to_head)
-        kn_batch_add(b, x->reply + x->reply_head_len, x->reply_len);
     x->answer_begun = true;
+}
+
+static bool reply(kn_exchange *x, kn_window w, size_t *used) {
+    if (!x->reply)
+        return false;
+    send_head(x, w, used);
+    if (!x->to_head)
+        kn_batch_add(&x->http->batch, x->reply + x->reply_head_len, x->reply_len);
     send_batch(x);
     free(x->reply);
     x->reply = NULL;
     kn_client_answer_is_complete(x);
     return x->phase == KN_READING_HEAD;
+}
+
+static void begin_stream(kn_exchange *x, kn_window w, size_t *used) {
+    x->answer_chunked = !x->stream_has_len && x->minor;
+    x->answer_until_close = !x->stream_has_len && !x->minor;
+    send_head(x, w, used);
+    send_batch(x);
+    free(x->reply);
+    x->reply = NULL;
+}
+
+/* What was sent since the last time goes out, as one chunk. When it has been taken the service is asked for more: not
+ * here and now, so that others get their turn. */
+static bool stream(kn_exchange *x, kn_window w, size_t *used) {
+    if (x->reply)
+        begin_stream(x, w, used);
+    if (x->to_head) {
+        kn_client_answer_is_complete(x);
+        return x->phase == KN_READING_HEAD;
+    }
+    if (x->socket.held || x->broken)
+        return false;
+    kn_batch *b = &x->http->batch;
+    x->facts.response_bytes += x->stream.len;
+    if (x->stream.len)
+        kn_batch_add_data(b, x->stream.data, x->stream.len, x->answer_chunked);
+    kn_batch_close(b, x->answer_chunked, x->stream_ended);
+    if (b->len)
+        send_batch(x);
+    kn_buf_clear(&x->stream);
+    if (x->stream_ended) {
+        kn_client_answer_is_complete(x);
+        return x->phase == KN_READING_HEAD;
+    }
+    if (!x->socket.held && !x->broken && x->service->writable)
+        x->service->writable(x);
+    return false;
 }
 
 static bool advance(kn_exchange *x, kn_window w, size_t *used) {
@@ -339,6 +388,7 @@ static bool advance(kn_exchange *x, kn_window w, size_t *used) {
     case KN_COLLECTING: return collect(x, w, used);
     case KN_FORWARDING: *used = kn_relay_request(x, w); return x->phase != KN_FORWARDING;
     case KN_REPLYING: return reply(x, w, used);
+    case KN_STREAMING: return stream(x, w, used);
     case KN_LINGERING:
     case KN_GONE: break;
     }
@@ -412,6 +462,8 @@ static void flush(kn_exchange *x) {
         kn_client_answer_is_complete(x);
     else if (x->link)
         kn_link_resume(x->link);
+    else if (x->phase == KN_STREAMING)
+        kn_client_later(x);
 }
 
 static void ready(kn_watch *w, uint32_t events) {

@@ -23,11 +23,12 @@ typedef enum kn_phase {
     KN_COLLECTING,
     KN_FORWARDING,
     KN_REPLYING,
+    KN_STREAMING, /* the service sends its answer bit by bit */
     KN_LINGERING, /* the last answer is out; the client may read it before the connection goes */
     KN_GONE,      /* the connection is closed */
 } kn_phase;
 
-typedef enum kn_decision { KN_UNDECIDED, KN_FORWARD, KN_REPLY, KN_COLLECT } kn_decision;
+typedef enum kn_decision { KN_UNDECIDED, KN_FORWARD, KN_REPLY, KN_STREAM, KN_COLLECT } kn_decision;
 
 struct kn_exchange {
     kn_socket socket;
@@ -57,6 +58,7 @@ struct kn_exchange {
 
     char *reply; /* lines of its head, then its body */
     size_t reply_head_len, reply_len;
+    kn_buf stream; /* of a stream: what is to be sent next */
 
     kn_exchange_facts facts;
     uint32_t most; /* to be read at once */
@@ -71,6 +73,8 @@ struct kn_exchange {
     bool has_collected;    /* the body, or its start, went through `collected` */
     bool head_waits;       /* the request's head is in the batch */
     bool request_chunked, answer_chunked, answer_until_close;
+    bool stream_has_len;  /* of a stream: the client knows its length */
+    bool stream_ended;    /* and nothing more will be sent */
     bool answer_begun;    /* its head went to the client */
     bool answer_complete; /* all of it was given to the socket */
     bool client_done;     /* the client's part is over */

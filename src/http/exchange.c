@@ -32,17 +32,14 @@ void kn_exchange_collect(kn_exchange *x, size_t limit) {
 }
 
 /* The answer without what depends on the connection: that is known when it is sent. */
-void kn_exchange_reply(kn_exchange *x, const kn_reply *r) {
-    bool is_expected = x->phase == KN_REPLYING || (x->phase == KN_DECIDING && x->decision == KN_UNDECIDED);
-    if (!is_expected || x->answer_begun || x->reply)
-        return;
+static bool make_answer(kn_exchange *x, const kn_reply *r, bool has_len, size_t body_len) {
     const char *fields = r->fields ? r->fields : "", *type = r->type ? r->type : "";
     size_t room = 256 + strlen(fields) + strlen(type);
-    x->reply = malloc(room + r->len);
+    x->reply = malloc(room + body_len);
     if (!x->reply) {
         x->broken = true; /* without memory for an answer there is nothing to do but to close */
         kn_client_later(x);
-        return;
+        return false;
     }
     kn_writer w = { x->reply, 0, room, false };
     kn_write_text(&w, "HTTP/1.1 ");
@@ -55,17 +52,69 @@ void kn_exchange_reply(kn_exchange *x, const kn_reply *r) {
         kn_write_text(&w, "\r\nContent-Type: ");
         kn_write_text(&w, type);
     }
-    kn_write_text(&w, "\r\nContent-Length: ");
-    kn_write_number(&w, r->len);
+    if (has_len) {
+        kn_write_text(&w, "\r\nContent-Length: ");
+        kn_write_number(&w, r->len);
+    }
     kn_write_text(&w, "\r\n");
     kn_write_text(&w, fields);
     x->reply_head_len = w.len;
+    x->facts.status = r->status;
+    return true;
+}
+
+static bool may_answer(const kn_exchange *x) {
+    bool is_expected = x->phase == KN_REPLYING || (x->phase == KN_DECIDING && x->decision == KN_UNDECIDED);
+    return is_expected && !x->answer_begun && !x->reply;
+}
+
+void kn_exchange_reply(kn_exchange *x, const kn_reply *r) {
+    if (!may_answer(x) || !make_answer(x, r, r->status != 204 && r->status != 304, r->len))
+        return;
     x->reply_len = r->len;
     if (r->len)
-        memcpy(x->reply + w.len, r->body, r->len);
-    x->facts.status = r->status;
+        memcpy(x->reply + x->reply_head_len, r->body, r->len);
     x->facts.response_bytes = r->len;
     decide(x, KN_REPLY);
+}
+
+void kn_exchange_stream(kn_exchange *x, const kn_reply *r, bool has_len) {
+    if (x->phase != KN_DECIDING || !may_answer(x) || !make_answer(x, r, has_len, 0))
+        return;
+    x->stream_has_len = has_len;
+    kn_buf_init(&x->stream, KN_STREAM_MAX);
+    decide(x, KN_STREAM);
+}
+
+static bool streams(const kn_exchange *x) {
+    return (x->phase == KN_STREAMING || x->decision == KN_STREAM) && !x->stream_ended && !x->cut;
+}
+
+void kn_exchange_send(kn_exchange *x, const void *data, size_t len) {
+    if (!streams(x))
+        return;
+    if (kn_buf_add(&x->stream, data, len))
+        kn_client_later(x);
+    else
+        kn_exchange_break(x);
+}
+
+void kn_exchange_send_end(kn_exchange *x) {
+    if (!streams(x))
+        return;
+    x->stream_ended = true;
+    kn_client_later(x);
+}
+
+void kn_exchange_break(kn_exchange *x) {
+    if (!streams(x))
+        return;
+    x->cut = true;
+    kn_client_later(x);
+}
+
+bool kn_exchange_is_drained(const kn_exchange *x) {
+    return x->phase == KN_STREAMING && !x->stream.len && !x->socket.held;
 }
 
 const kn_head *kn_exchange_head(kn_exchange *x) {

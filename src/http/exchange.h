@@ -32,6 +32,8 @@ typedef struct kn_forward {
  * exchange is forwarded at most once. After kn_exchange_collect, what was collected goes first. */
 void kn_exchange_forward(kn_exchange *x, kn_upstream *u, const kn_forward *how);
 
+enum { KN_STREAM_MAX = 4 << 20 }; /* bytes of a stream that can wait to be sent */
+
 /* A body that the service sends itself. */
 typedef struct kn_reply {
     unsigned status;
@@ -44,6 +46,17 @@ typedef struct kn_reply {
 /* Answers the request; everything is copied. The rest of its body is not read. In `failed` this replaces the server's
  * own, empty answer; the status should be the one that was told. */
 void kn_exchange_reply(kn_exchange *x, const kn_reply *r);
+
+/* An answer of the service's own whose body comes bit by bit, or never ends. `body` of the reply is not used, `len`
+ * only with `has_len`; without it the end is told by the framing. `writable` (server.h) comes when the head is out, and
+ * again whenever all that was sent has been taken; whoever sends more before that makes it be held. */
+void kn_exchange_stream(kn_exchange *x, const kn_reply *r, bool has_len);
+void kn_exchange_send(kn_exchange *x, const void *data, size_t len); /* copied; memory out: as kn_exchange_break */
+void kn_exchange_send_end(kn_exchange *x);                           /* the body is complete */
+void kn_exchange_break(kn_exchange *x); /* it cannot be completed: the client must not take it for complete */
+
+/* Whether all that was sent has been taken. */
+bool kn_exchange_is_drained(const kn_exchange *x);
 
 /* Reads the body into memory, at most `limit` bytes of it; then `collected` comes with what there is, complete or up to
  * the limit, and a new decision is owed. Asks a client for it that waits for 100 Continue. The bytes stay the

@@ -43,7 +43,7 @@ static bool comes_from_a_foreign_page(const kn_guard *g, const kn_head *head) {
     return false;
 }
 
-static bool has_token(const kn_guard *g, const kn_head *head) {
+bool kn_guard_has_token(const kn_guard *g, const kn_head *head) {
     static const char scheme[] = "Bearer ";
     kn_span value;
     if (!kn_head_only(head, KN_FIELD_AUTHORIZATION, &value) || value.len < sizeof scheme - 1 ||
@@ -64,7 +64,7 @@ static bool may_fail_again(kn_guard *g) {
     return true;
 }
 
-bool kn_guard_admits(kn_guard *g, kn_exchange *x, const kn_head *head) {
+bool kn_guard_knows_page(kn_guard *g, kn_exchange *x, const kn_head *head) {
     kn_span host;
     if (!kn_head_only(head, KN_FIELD_HOST, &host) || !is_own_name(g, host, "")) {
         kn_reply_problem(x, &(kn_problem){ .status = 421,
@@ -80,9 +80,11 @@ bool kn_guard_admits(kn_guard *g, kn_exchange *x, const kn_head *head) {
                                            .pointer = "header/Origin" });
         return false;
     }
-    if (!g->token[0] || has_token(g, head))
-        return true;
-    if (kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL) && !may_fail_again(g))
+    return true;
+}
+
+void kn_guard_refuse(kn_guard *g, kn_exchange *x, bool tried) {
+    if (tried && !may_fail_again(g))
         kn_reply_problem(x, &(kn_problem){ .status = 429,
                                            .code = "too_many_failures",
                                            .title = "Too many wrong credentials",
@@ -92,5 +94,13 @@ bool kn_guard_admits(kn_guard *g, kn_exchange *x, const kn_head *head) {
                                            .code = "unauthorized",
                                            .title = "A valid bearer token is needed",
                                            .fields = "WWW-Authenticate: Bearer realm=\"kuno\"\r\n" });
+}
+
+bool kn_guard_admits(kn_guard *g, kn_exchange *x, const kn_head *head) {
+    if (!kn_guard_knows_page(g, x, head))
+        return false;
+    if (!g->token[0] || kn_guard_has_token(g, head))
+        return true;
+    kn_guard_refuse(g, x, kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL));
     return false;
 }

@@ -27,6 +27,11 @@ bool kn_token_is_valid(const char *token, size_t len);
 /* Compares in a time that tells nothing about the secret. */
 bool kn_token_is_same(kn_span given, kn_span secret);
 
+/* The two parts of the following, for listeners with other credentials, too. */
+bool kn_guard_knows_page(kn_guard *g, kn_exchange *x, const kn_head *head);
+bool kn_guard_has_token(const kn_guard *g, const kn_head *head);
+void kn_guard_refuse(kn_guard *g, kn_exchange *x, bool tried); /* 401, or 429 for one more wrong credential */
+
 /* Answers the request with 421, 403, 401 or 429 itself, as a problem document, and returns false; or true. */
 bool kn_guard_admits(kn_guard *g, kn_exchange *x, const kn_head *head);
 

@@ -350,6 +350,17 @@ bool kn_head_only(const kn_head *h, kn_field_id id, kn_span *ret) {
     return true;
 }
 
+bool kn_head_named(const kn_head *h, const char *name, kn_span *ret) {
+    unsigned found = 0;
+    for (unsigned i = 0; i < h->field_count; i++) {
+        if (!kn_span_is_like(kn_head_name(h, &h->fields[i]), name))
+            continue;
+        *ret = kn_head_value(h, &h->fields[i]);
+        found++;
+    }
+    return found == 1;
+}
+
 kn_span kn_head_path(const kn_head *h) {
     const char *query = memchr(h->target.data, '?', h->target.len);
     return (kn_span){ h->target.data, query ? (size_t)(query - h->target.data) : h->target.len };

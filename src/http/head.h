@@ -101,6 +101,9 @@ const kn_field *kn_head_find(const kn_head *h, kn_field_id id, const kn_field *a
 /* Its value if there is exactly one such field; false if there is none or more. */
 bool kn_head_only(const kn_head *h, kn_field_id id, kn_span *ret);
 
+/* The same for a field without an id. */
+bool kn_head_named(const kn_head *h, const char *name, kn_span *ret);
+
 /* The target up to its query. */
 kn_span kn_head_path(const kn_head *h);
 

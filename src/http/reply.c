@@ -15,13 +15,19 @@ const char *kn_status_reason(unsigned status) {
         { 201, "Created" },
         { 202, "Accepted" },
         { 204, "No Content" },
+        { 206, "Partial Content" },
+        { 304, "Not Modified" },
         { 400, "Bad Request" },
         { 401, "Unauthorized" },
         { 403, "Forbidden" },
         { 404, "Not Found" },
         { 405, "Method Not Allowed" },
+        { 406, "Not Acceptable" },
         { 408, "Request Timeout" },
         { 409, "Conflict" },
+        { 410, "Gone" },
+        { 411, "Length Required" },
+        { 412, "Precondition Failed" },
         { 413, "Content Too Large" },
         { 414, "URI Too Long" },
         { 415, "Unsupported Media Type" },
@@ -35,6 +41,7 @@ const char *kn_status_reason(unsigned status) {
         { 503, "Service Unavailable" },
         { 504, "Gateway Timeout" },
         { 505, "HTTP Version Not Supported" },
+        { 507, "Insufficient Storage" },
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].status == status)
@@ -55,6 +62,12 @@ void kn_reply_json(kn_exchange *x, unsigned status, json_t *document) {
     reply_document(x, status, "application/json", own_fields, document);
 }
 
+void kn_reply_json_with(kn_exchange *x, unsigned status, json_t *document, const char *fields) {
+    char all[1024];
+    snprintf(all, sizeof all, "%s%s", own_fields, fields);
+    reply_document(x, status, "application/json", all, document);
+}
+
 /* "not_found" as the last part of a URN: "not-found". */
 static void print_type(char *text, size_t room, const char *code) {
     int start = snprintf(text, room, "urn:kuno:problem:");
@@ -65,7 +78,7 @@ static void print_type(char *text, size_t room, const char *code) {
 }
 
 void kn_reply_problem(kn_exchange *x, const kn_problem *p) {
-    char type[128], fields[512], retry[40] = "";
+    char type[128], fields[768], retry[40] = "";
     print_type(type, sizeof type, p->code);
     if (p->retry_after_s)
         snprintf(retry, sizeof retry, "Retry-After: %u\r\n", p->retry_after_s);

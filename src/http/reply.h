@@ -8,6 +8,7 @@
 
 /* The document as compact JSON. Takes over the reference; NULL (memory was out while it was made) becomes 500. */
 void kn_reply_json(kn_exchange *x, unsigned status, json_t *document);
+void kn_reply_json_with(kn_exchange *x, unsigned status, json_t *document, const char *fields); /* and these lines */
 
 /* A problem document (RFC 9457): {"type":"urn:kuno:problem:not-found","title","status","code":"not_found","detail"}.
  * Texts are ours, never the client's. */

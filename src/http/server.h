@@ -8,6 +8,7 @@
  *     request_data   a piece of the request's body goes to the upstream       only if it asked to watch
  *     response       the head of the upstream's answer has come (not 1xx)
  *     response_data  a piece of the answer's body                             only if it asked to watch
+ *     writable       all that was sent of a stream has been taken
  *     client_left    the client is gone, but the upstream's answer is still drained
  *     failed         the server has to answer with an error of its own; the service may say with what body
  *     upstream_end   once for every kn_exchange_forward: what is known about the end of the upstream's work
@@ -31,6 +32,7 @@ typedef struct kn_service {
     void (*request_data)(kn_exchange *x, kn_span data);
     void (*response)(kn_exchange *x, const kn_head *head);
     void (*response_data)(kn_exchange *x, kn_span data);
+    void (*writable)(kn_exchange *x);
     void (*client_left)(kn_exchange *x);
     void (*failed)(kn_exchange *x, unsigned status);
     void (*upstream_end)(kn_exchange *x, kn_upstream_end end);

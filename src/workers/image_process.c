@@ -41,7 +41,7 @@ struct kn_image_process {
     char line[LINE_BYTES]; /* of its standard error, so far */
     size_t line_len;
     kn_job_code last_word; /* on it; KN_JOB_CODES: none */
-    bool broken, forced;
+    bool broken, forced, lost;
 
     struct job *job; /* NULL: none */
     kn_image_result result;
@@ -73,6 +73,7 @@ static void tell_result(kn_task *t) {
     result.sentence = failure.text;
     result.report = report.data;
     result.forced = p->forced;
+    result.lost = p->lost;
     j->listener.done(j->listener.ctx, &result);
     free(j);
     kn_buf_free(&answer);
@@ -293,6 +294,7 @@ static void tell_death(kn_image_process *p, int status) {
         snprintf(sentence, sizeof sentence, "the image worker ended by itself with status %d", status);
     if (!p->broken && p->last_word != KN_JOB_CODES && p->last_word != KN_JOB_DONE)
         code = p->last_word;
+    p->lost = code == KN_JOB_FAILED && !p->forced;
     fail_job(p, code, sentence);
 }
 
@@ -398,7 +400,7 @@ static bool start_worker(kn_image_process *p, kn_error *err) {
     p->missing[0] = 0;
     p->line_len = 0;
     p->last_word = KN_JOB_CODES;
-    p->broken = p->forced = false;
+    p->broken = p->forced = p->lost = false;
     p->life = ALIVE;
     return true;
 }

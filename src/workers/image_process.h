@@ -52,6 +52,7 @@ typedef struct kn_image_result {
     uint32_t width, height; /* of a picture that was read, as it came */
     bool is_transparent;    /* the same */
     bool forced;            /* the process had to be killed */
+    bool lost;              /* it ended by itself, or somebody else killed it, without a word about the job */
 } kn_image_result;
 
 /* progress and preview may be NULL. */

@@ -1,0 +1,148 @@
+#include "studio/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "studio/api_visit.h"
+
+enum { JSON_MAX = KN_REQUEST_BYTES, SMALL_MAX = 64 << 10, SETTINGS_MAX = 256 << 10 };
+
+/* openapi.S */
+extern const char kn_studio_openapi[], kn_studio_openapi_end[];
+
+static void health(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (!v)
+        return;
+    v->json = json_pack("{s:s, s:s, s:s}", "status", kn_queue_is_stopping(v->studio->queue) ? "stopping" : "ok",
+                        "version", KN_VERSION, "api", "v1");
+    kn_visit_answer(v);
+}
+
+static kn_span between(const char *from, const char *to) {
+    return (kn_span){ from, (size_t)(to - from) };
+}
+
+static void openapi(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    const kn_span text = between(kn_studio_openapi, kn_studio_openapi_end);
+    if (v)
+        kn_visit_send_bytes(v, "application/yaml", text.data, text.len);
+}
+
+#define JOB     "/api/v1/jobs/*"
+#define INPUT   "/api/v1/inputs/*"
+#define ITEM    "/api/v1/gallery/*"
+#define PROFILE "/api/v1/models/*"
+
+/* Types of bodies. */
+#define PICTURES " image/png image/jpeg image/webp"
+#define PATCHES  " application/json application/merge-patch+json"
+
+static const kn_route routes[] = {
+    { "GET", "/api/v1/health", health, 0 },
+    { "POST", "/api/v1/session", kn_api_create_session, SMALL_MAX },
+    { "DELETE", "/api/v1/session", kn_api_delete_session, 0 },
+    { "GET", "/api/v1/openapi.yaml", openapi, 0 },
+    { "GET", "/api/v1/status", kn_api_status, 0 },
+    { "GET", "/api/v1/capabilities", kn_api_capabilities, 0 },
+    { "GET", "/api/v1/events", kn_api_events, 0 },
+    { "POST", "/api/v1/plan", kn_api_plan, JSON_MAX },
+    { "POST", "/api/v1/jobs", kn_api_create_job, JSON_MAX },
+    { "GET", "/api/v1/jobs", kn_api_list_jobs, 0 },
+    { "GET", JOB, kn_api_get_job, 0 },
+    { "DELETE", JOB, kn_api_delete_job, 0 },
+    { "POST", JOB "/cancel", kn_api_cancel_job, 0 },
+    { "POST", JOB "/retry", kn_api_retry_job, 0 },
+    { "GET", JOB "/events", kn_api_job_events, 0 },
+    { "GET", JOB "/preview", kn_api_job_preview, 0 },
+    { "GET", JOB "/results/*", kn_api_job_result, 0 },
+    { "POST", "/api/v1/upscale", kn_api_create_upscale, JSON_MAX },
+    { "POST", "/api/v1/inputs" PICTURES, kn_api_create_input, KN_INPUT_BYTES_MAX },
+    { "GET", "/api/v1/inputs", kn_api_list_inputs, 0 },
+    { "GET", INPUT, kn_api_get_input, 0 },
+    { "DELETE", INPUT, kn_api_delete_input, 0 },
+    { "GET", INPUT "/content", kn_api_input_content, 0 },
+    { "GET", "/api/v1/gallery", kn_api_list_gallery, 0 },
+    { "GET", ITEM, kn_api_get_item, 0 },
+    { "PATCH", ITEM, kn_api_change_item, SMALL_MAX },
+    { "DELETE", ITEM, kn_api_delete_item, 0 },
+    { "GET", ITEM "/content", kn_api_item_content, 0 },
+    { "GET", ITEM "/thumbnail", kn_api_item_thumbnail, 0 },
+    { "POST", ITEM "/export", kn_api_export_item, SMALL_MAX },
+    { "POST", "/api/v1/recipes/inspect" PICTURES, kn_api_inspect_recipe, KN_INPUT_BYTES_MAX },
+    { "GET", "/api/v1/models", kn_api_list_models, 0 },
+    { "POST", "/api/v1/models/scan", kn_api_scan_models, SMALL_MAX },
+    { "GET", PROFILE, kn_api_get_model, 0 },
+    { "PUT", PROFILE, kn_api_put_model, SETTINGS_MAX },
+    { "DELETE", PROFILE, kn_api_delete_model, 0 },
+    { "POST", PROFILE "/activate", kn_api_activate_model, 0 },
+    { "GET", "/api/v1/catalog", kn_api_catalog, 0 },
+    { "POST", "/api/v1/downloads", kn_api_create_download, SMALL_MAX },
+    { "GET", "/api/v1/downloads", kn_api_list_downloads, 0 },
+    { "GET", "/api/v1/downloads/*", kn_api_no_download, 0 },
+    { "DELETE", "/api/v1/downloads/*", kn_api_no_download, 0 },
+    { "POST", "/api/v1/downloads/*/pause", kn_api_no_download, 0 },
+    { "POST", "/api/v1/downloads/*/resume", kn_api_no_download, 0 },
+    { "POST", "/api/v1/downloads/*/cancel", kn_api_no_download, 0 },
+    { "GET", "/api/v1/settings", kn_api_get_settings, 0 },
+    { "PATCH", "/api/v1/settings" PATCHES, kn_api_change_settings, SETTINGS_MAX },
+    { "GET", "/api/v1/diagnostics", kn_api_diagnostics, 0 },
+    { "GET", "/api/v1/diagnostics/report", kn_api_report, 0 },
+    { "GET", "/api/v1/engine", kn_api_engine, 0 },
+    { "POST", "/api/v1/engine/start", kn_api_engine_start, 0 },
+    { "POST", "/api/v1/engine/restart", kn_api_engine_restart, 0 },
+    { "POST", "/api/v1/engine/stop", kn_api_engine_stop, 0 },
+    { "POST", "/api/v1/service/stop", kn_api_stop, 0 },
+};
+
+/* Health says nothing that a page could not know, and a session is begun with the token itself. */
+static bool is_open(const kn_head *head) {
+    kn_span path = kn_head_path(head);
+    return kn_span_is(path, "/api/v1/health") ||
+           (kn_span_is(path, "/api/v1/session") && kn_span_is(head->method, "POST"));
+}
+
+static void on_request(kn_exchange *x, const kn_head *head) {
+    kn_api *a = kn_exchange_listener(x);
+    if (kn_guard_knows_page(&a->guard, x, head) && (is_open(head) || kn_api_admits(a, x, head)))
+        kn_router_request(routes, KN_COUNT(routes), x, head);
+}
+
+/* Nothing is there, or only the router's route while it waits for the body. */
+static void on_end(kn_exchange *x) {
+    void *user = *kn_exchange_user(x);
+    const kn_route *route = user;
+    if (user && (route < routes || route >= routes + KN_COUNT(routes)))
+        kn_visit_end(user);
+}
+
+const kn_service kn_api_service = {
+    .request = on_request,
+    .collected = kn_router_collected,
+    .writable = kn_api_writable,
+    .end = on_end,
+};
+
+bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn_error *err) {
+    kn_api *a = calloc(1, sizeof *a);
+    if (!a)
+        return kn_fail_nomem(err, sizeof *a);
+    a->studio = s;
+    a->guard.loop = s->loop;
+    a->guard.port = port;
+    memcpy(a->guard.token, token, KN_MIN(strlen(token), sizeof a->guard.token - 1));
+    *ret = a;
+    return true;
+}
+
+void kn_api_set_port(kn_api *a, uint16_t port) {
+    a->guard.port = port;
+}
+
+void kn_api_free(kn_api *a) {
+    if (!a)
+        return;
+    explicit_bzero(a, sizeof *a);
+    free(a);
+}

@@ -1,0 +1,25 @@
+/* /api/v1: the studio over HTTP, exactly as docs/studio.yaml describes it. Loopback only; every route but
+ * health and session needs the token, or the cookie of a session that was begun with it.
+ *
+ * api_visit.h    one request on its way: read, done by the disk's thread, answered
+ * api_*.c        the routes, by subject */
+#ifndef KN_STUDIO_API_H
+#define KN_STUDIO_API_H
+
+#include "http/server.h"
+#include "studio/studio.h"
+
+typedef struct kn_api kn_api;
+
+/* token: copied. port: of the listener, as clients have to name it. */
+bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn_error *err);
+void kn_api_free(kn_api *a);                    /* after the server that has it as ctx, before the studio */
+void kn_api_set_port(kn_api *a, uint16_t port); /* where the system chose it */
+
+/* Ends the streams of events, which would never end by themselves: before the server is drained. */
+void kn_api_end_streams(kn_api *a);
+
+/* The service of a listener whose ctx is a kn_api. */
+extern const kn_service kn_api_service;
+
+#endif

@@ -1,0 +1,334 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_form.h"
+#include "base/text.h"
+#include "image/image.h"
+#include "studio/api_visit.h"
+#include "studio/paths.h"
+
+enum { THUMBNAIL_MIN = 32, THUMBNAIL_USUAL = 320, PATCH_BYTES = 64 << 10 };
+
+/* ---- lists and facts ---- */
+
+static bool work_list(kn_visit *v, kn_store *s, kn_error *err) {
+    const kn_gallery_filter f = { .words = kn_visit_parameter(v, "q"),
+                                  .tag = kn_visit_parameter(v, "tag"),
+                                  .job = kn_visit_parameter(v, "job_id"),
+                                  .has_favorite = v->topics,
+                                  .favorite = v->flag,
+                                  .limit = (unsigned)v->end,
+                                  .before = (int64_t)v->number };
+    int64_t next = 0;
+    json_t *items = json_array();
+    if (kn_gallery_list(s, &f, items, &next, err))
+        return kn_visit_list(v, items, next, err);
+    json_decref(items);
+    return false;
+}
+
+static bool is_long(kn_visit *v, const char *name, size_t characters) {
+    const char *text = kn_visit_parameter(v, name);
+    char pointer[64];
+    size_t n = 0;
+    for (; text && *text; text++)
+        n += (*text & 0xC0) != 0x80;
+    if (n <= characters)
+        return false;
+    snprintf(pointer, sizeof pointer, "query/%s", name);
+    kn_visit_refuse(v, 422, "parameter_invalid", "A parameter's value is not allowed", NULL, pointer);
+    return true;
+}
+
+void kn_api_list_gallery(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "limit cursor q favorite tag job_id");
+    unsigned limit;
+    int64_t before;
+    if (!v || !kn_visit_page(v, &limit, &before) || is_long(v, "q", 200) || is_long(v, "tag", KN_TAG_MAX) ||
+        !kn_visit_flag(v, "favorite", false, &v->flag))
+        return;
+    const char *job = kn_visit_parameter(v, "job_id");
+    if (job && !kn_id_is_valid(job, "job_")) {
+        kn_visit_refuse(v, 422, "parameter_invalid", "A parameter's value is not allowed", NULL, "query/job_id");
+        return;
+    }
+    v->topics = kn_visit_parameter(v, "favorite") != NULL;
+    v->end = limit;
+    v->number = (uint64_t)before;
+    kn_visit_send(v, work_list, NULL);
+}
+
+static bool show(kn_visit *v, const kn_store *s, kn_record *r, kn_error *err) {
+    v->json = kn_gallery_json(s, r);
+    kn_record_free(r);
+    return v->json || kn_fail_nomem(err, KN_RECORD_BYTES);
+}
+
+static bool work_get(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_record r;
+    return kn_gallery_find(s, v->part[1], &r, err) && show(v, s, &r, err);
+}
+
+void kn_api_get_item(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (v && kn_visit_has_id(v, 1, "img_"))
+        kn_visit_send(v, work_get, NULL);
+}
+
+/* ---- changes ---- */
+
+static bool work_change(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_record_patch patch;
+    kn_record r;
+    if (!kn_record_patch_read(v->body.data, v->body.len, &patch, &v->pointer, err))
+        return kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
+    bool ok = kn_gallery_change(s, v->part[1], &patch, &r, err);
+    kn_record_patch_free(&patch);
+    return ok && show(v, s, &r, err);
+}
+
+static void after_change(kn_visit *v) {
+    kn_studio_tell(v->studio, KN_EVENT_GALLERY_UPDATED, v->part[1], json_incref(v->json));
+    kn_visit_answer(v);
+}
+
+void kn_api_change_item(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (v && kn_visit_has_id(v, 1, "img_") && kn_visit_has_json(v))
+        kn_visit_send(v, work_change, after_change);
+}
+
+static bool work_delete(kn_visit *v, kn_store *s, kn_error *err) {
+    v->status = 204;
+    return kn_gallery_delete(s, v->part[1], v->flag, err);
+}
+
+static void after_delete(kn_visit *v) {
+    kn_studio_tell(v->studio, KN_EVENT_GALLERY_DELETED, v->part[1], json_pack("{s:s}", "id", v->part[1]));
+    kn_visit_answer(v);
+}
+
+void kn_api_delete_item(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "keep_file");
+    if (v && kn_visit_has_id(v, 1, "img_") && kn_visit_flag(v, "keep_file", false, &v->flag))
+        kn_visit_send(v, work_delete, after_delete);
+}
+
+/* ---- pictures ---- */
+
+static bool work_content(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_record r;
+    if (!kn_gallery_find(s, v->part[1], &r, err))
+        return false;
+    v->format = r.format;
+    memcpy(v->id, r.sha256.text, sizeof v->id);
+    bool ok = kn_visit_open_file(v, s, "gallery", r.file, err);
+    kn_record_free(&r);
+    return ok;
+}
+
+static void after_content(kn_visit *v) {
+    kn_visit_send_file(v, kn_picture_media_types[v->format], v->id);
+}
+
+void kn_api_item_content(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (v && kn_visit_has_id(v, 1, "img_"))
+        kn_visit_send(v, work_content, after_content);
+}
+
+/* ---- thumbnails: made by the image worker, kept until the picture goes ---- */
+
+typedef struct thumbnail_name {
+    char text[KN_ID_BYTES + 16];
+} thumbnail_name;
+
+static thumbnail_name thumbnail_of(const kn_visit *v) {
+    thumbnail_name n;
+    snprintf(n.text, sizeof n.text, "%.31s-%u.png", v->part[1], (unsigned)v->number);
+    return n;
+}
+
+/* Opens the thumbnail, or reads the picture that it is to be made of. */
+static bool work_thumbnail(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_record r;
+    if (!kn_gallery_find(s, v->part[1], &r, err))
+        return false;
+    snprintf(v->id, sizeof v->id, "%.48s-%u", r.sha256.text, (unsigned)v->number);
+    kn_buf_clear(&v->body);
+    bool ok = kn_visit_open_file(v, s, "thumbnails", thumbnail_of(v).text, NULL) ||
+              kn_store_read(s, "gallery", r.file, KN_INPUT_BYTES_MAX, &v->body, err);
+    kn_record_free(&r);
+    return ok;
+}
+
+static void after_thumbnail(kn_visit *v);
+
+static bool work_keep(kn_visit *v, kn_store *s, kn_error *err) {
+    return kn_store_write(s, "thumbnails", thumbnail_of(v).text, v->body.data, v->body.len, err) &&
+           work_thumbnail(v, s, err);
+}
+
+static void made(void *ctx, const kn_input_facts *facts, const void *png, size_t len, const char *message) {
+    (void)message;
+    kn_visit *v = ctx;
+    kn_buf_clear(&v->body);
+    if (facts && len && kn_buf_add(&v->body, png, len))
+        kn_visit_send(v, work_keep, after_thumbnail);
+    else if (kn_visit_is_back(v))
+        kn_visit_refuse(v, 503, "engine_failed", "The image worker could not make it", NULL, NULL);
+}
+
+static void after_thumbnail(kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
+    if (v->fd >= 0) {
+        kn_visit_send_file(v, "image/png", v->id);
+        return;
+    }
+    v->in_flight = true;
+    if (!r->look(r->ctx, v->body.data, v->body.len, (unsigned)v->number, made, v)) {
+        v->in_flight = false;
+        kn_visit_refuse(v, 503, "engine_busy", "The image worker cannot make it now", NULL, NULL);
+    }
+}
+
+void kn_api_item_thumbnail(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "size");
+    if (v && kn_visit_has_id(v, 1, "img_") &&
+        kn_visit_number(v, "size", THUMBNAIL_MIN, KN_THUMBNAIL_MAX, THUMBNAIL_USUAL, &v->number))
+        kn_visit_send(v, work_thumbnail, after_thumbnail);
+}
+
+/* ---- copies ---- */
+
+typedef struct copy {
+    char *directory, *file_name;
+    size_t format; /* KN_PICTURE_FORMATS: as it is */
+} copy;
+
+static void free_copy(copy *c) {
+    free(c->directory);
+    free(c->file_name);
+}
+#define AUTO_COPY KN_CLEANUP(free_copy) copy
+
+static void take_text(kn_form *f, size_t max, char **ret) {
+    kn_json_text text;
+    if (kn_form_prose(f, 1, max, &text) && !(*ret = strndup(text.data, text.len)))
+        kn_form_fail(f, KN_E_NOMEM, "out of memory");
+}
+
+static bool read_copy(kn_visit *v, copy *ret, kn_error *err) {
+    enum { DIRECTORY, NAME, FORMAT, QUALITY };
+    static const char *const keys[] = {
+        [DIRECTORY] = "directory", [NAME] = "file_name", [FORMAT] = "format", [QUALITY] = "quality"
+    };
+    const kn_json_text body = { v->body.data, v->body.len };
+    uint64_t quality;
+    kn_error why = { 0 };
+    kn_json_reader j;
+    kn_form f;
+    kn_json_begin_inside(&j, body, "the body", err);
+    j.pointer = &v->pointer;
+    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case DIRECTORY:
+            take_text(&f, KN_PATH_BYTES, &ret->directory);
+            if (ret->directory && !kn_path_check_folder(ret->directory, &why))
+                kn_form_fail(&f, why.code, "%s", why.text);
+            break;
+        case NAME:
+            take_text(&f, 200, &ret->file_name);
+            if (ret->file_name && !kn_path_check_name(ret->file_name, &why))
+                kn_form_fail(&f, why.code, "%s", why.text);
+            break;
+        case FORMAT: kn_form_word(&f, kn_picture_formats, KN_PICTURE_FORMATS, &ret->format); break;
+        case QUALITY: kn_form_u64(&f, 1, 100, &quality); break;
+        }
+    }
+    kn_form_need(&f, DIRECTORY);
+    return kn_form_finish(&f) ||
+           kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
+}
+
+static bool export_record(kn_visit *v, kn_store *s, const kn_record *r, const copy *c, kn_error *err) {
+    KN_AUTO_BUF bytes;
+    char *path = NULL;
+    kn_buf_init(&bytes, KN_STORE_FILE_MAX);
+    if (c->format != KN_PICTURE_FORMATS && c->format != r->format) {
+        kn_buf_clear(&v->pointer);
+        kn_fail(err, KN_E_UNSUPPORTED, "pictures are copied in their own format");
+        return kn_buf_add_text(&v->pointer, "/format") &&
+               kn_visit_deny(v, 422, "unsupported", "This is not supported", NULL);
+    }
+    if (!kn_store_read(s, "gallery", r->file, KN_STORE_FILE_MAX, &bytes, err))
+        return false;
+    const char *name = c->file_name ? c->file_name : r->file;
+    if (!kn_gallery_export(c->directory, name, bytes.data, bytes.len, &path, err)) {
+        bool taken = strstr(err->text, "exists already");
+        return taken ? kn_visit_deny(v, 409, "file_exists", "A file of this name is there already", NULL) : false;
+    }
+    v->status = 201;
+    v->json = json_pack("{s:s, s:I}", "path", path, "bytes", (json_int_t)bytes.len);
+    free(path);
+    return v->json || kn_fail_nomem(err, KN_PATH_BYTES);
+}
+
+static bool work_export(kn_visit *v, kn_store *s, kn_error *err) {
+    AUTO_COPY c = { .format = KN_PICTURE_FORMATS };
+    kn_record r;
+    if (!read_copy(v, &c, err) || !kn_gallery_find(s, v->part[1], &r, err))
+        return false;
+    bool ok = export_record(v, s, &r, &c, err);
+    kn_record_free(&r);
+    return ok;
+}
+
+void kn_api_export_item(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (v && kn_visit_has_id(v, 1, "img_") && kn_visit_has_json(v))
+        kn_visit_send(v, work_export, NULL);
+}
+
+/* ---- settings of a picture ---- */
+
+/* What of a recipe is a request that can be made again. */
+static json_t *request_of(const json_t *recipe) {
+    static const char *const planned[] = { "steps", "guidance", "working_width", "working_height" };
+    if (!json_object_get(recipe, "prompt"))
+        return json_null();
+    json_t *request = json_copy((json_t *)(uintptr_t)recipe);
+    for (size_t i = 0; i < KN_COUNT(planned); i++)
+        json_object_del(request, planned[i]);
+    json_object_set_new(request, "batch", json_integer(1)); /* this one picture, by its seed */
+    return request;
+}
+
+/* A picture that was made here is known by its bytes. What others wrote into theirs is not read: no picture of a client
+ * is taken apart in this process. */
+static bool work_inspect(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_sha256 digest;
+    json_t *recipe = NULL;
+    if (!kn_sha256_of(v->body.data, v->body.len, &digest, err) || !kn_gallery_recipe(s, &digest, &recipe, err))
+        return false;
+    json_t *notes = json_array();
+    size_t references = json_array_size(json_object_get(recipe, "inputs"));
+    if (!recipe)
+        json_array_append_new(notes, json_pack("{s:s, s:s, s:s}", "code", "not_in_gallery", "message",
+                                               "Only pictures of this gallery are known by their settings", "severity",
+                                               "info"));
+    v->json = json_pack("{s:s, s:o, s:o, s:I, s:[], s:o}", "source", recipe ? "kuno" : "none", "recipe",
+                        recipe ? request_of(recipe) : json_null(), "raw", recipe ? recipe : json_null(),
+                        "references_needed", (json_int_t)references, "unsupported", "notes", notes);
+    return v->json || kn_fail_nomem(err, KN_RECORD_BYTES);
+}
+
+void kn_api_inspect_recipe(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (v && kn_image_kind_of(v->body.data, v->body.len) == KN_IMAGE_UNKNOWN)
+        kn_visit_refuse(v, 422, "input_invalid", "The picture cannot be used", "it is no picture file", NULL);
+    else if (v)
+        kn_visit_send(v, work_inspect, NULL);
+}

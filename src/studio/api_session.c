@@ -1,0 +1,148 @@
+/* Sessions: a page of ours exchanges the token for a cookie that scripts cannot read, and a second secret that it sends
+ * with everything that changes something, so that no other page can do so in its name. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "base/date.h"
+#include "base/json_form.h"
+#include "studio/api_visit.h"
+
+enum { SESSION_S = 12 * 3600, SECRET_BYTES = 32 };
+
+static const char cookie_name[] = "kuno_session";
+
+static bool make_secret(char text[2 * SECRET_BYTES + 1]) {
+    unsigned char bytes[SECRET_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+/* The value of our cookie among those of a Cookie field. */
+static kn_span cookie_of(const kn_head *head) {
+    kn_span all = { NULL, 0 };
+    if (!kn_head_named(head, "Cookie", &all))
+        return (kn_span){ NULL, 0 };
+    for (const char *at = all.data, *end = all.data + all.len; at < end;) {
+        const char *stop = memchr(at, ';', (size_t)(end - at));
+        stop = stop ? stop : end;
+        while (at < stop && *at == ' ')
+            at++;
+        size_t len = sizeof cookie_name - 1;
+        if ((size_t)(stop - at) > len && !memcmp(at, cookie_name, len) && at[len] == '=')
+            return (kn_span){ at + len + 1, (size_t)(stop - at) - len - 1 };
+        at = stop + 1;
+    }
+    return (kn_span){ NULL, 0 };
+}
+
+/* Each is compared in full, so that the time tells nothing. */
+static kn_session *session_of(kn_api *a, const kn_head *head) {
+    kn_span cookie = cookie_of(head);
+    kn_session *found = NULL;
+    int64_t now = kn_date_now();
+    if (!cookie.data)
+        return NULL;
+    for (size_t i = 0; i < KN_API_SESSIONS; i++) {
+        kn_session *s = &a->sessions[i];
+        if (kn_token_is_same(cookie, kn_span_of(s->cookie)) && s->cookie[0] && s->ends_s > now)
+            found = s;
+    }
+    return found;
+}
+
+static bool is_safe(kn_span method) {
+    return kn_span_is(method, "GET") || kn_span_is(method, "HEAD");
+}
+
+bool kn_api_admits(kn_api *a, kn_exchange *x, const kn_head *head) {
+    if (kn_guard_has_token(&a->guard, head))
+        return true;
+    bool tried = kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL);
+    const kn_session *s = tried ? NULL : session_of(a, head);
+    kn_span csrf;
+    if (!s) {
+        kn_guard_refuse(&a->guard, x, tried || cookie_of(head).data);
+        return false;
+    }
+    if (is_safe(head->method) ||
+        (kn_head_named(head, "X-Kuno-Csrf", &csrf) && kn_token_is_same(csrf, kn_span_of(s->csrf))))
+        return true;
+    kn_reply_problem(x, &(kn_problem){ .status = 403,
+                                       .code = "csrf_missing",
+                                       .title = "The page's own secret is missing or wrong",
+                                       .pointer = "header/X-Kuno-Csrf" });
+    return false;
+}
+
+/* {"token": "…"} */
+static bool read_token(kn_visit *v, char token[KN_TOKEN_MAX + 1]) {
+    static const char *const keys[] = { "token" };
+    const kn_json_text body = { v->body.data, v->body.len };
+    kn_json_reader j;
+    kn_json_text text = { NULL, 0 };
+    kn_form f;
+    kn_error err = { 0 };
+    kn_json_begin_inside(&j, body, "the body", &err);
+    j.pointer = &v->pointer;
+    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
+    for (int key; kn_form_next(&f, &key);)
+        if (kn_form_text(&f, KN_TOKEN_MIN, KN_TOKEN_MAX, &text))
+            memcpy(token, text.data, text.len);
+    kn_form_need(&f, 0);
+    if (kn_form_finish(&f))
+        return true;
+    kn_visit_refuse(v, 422, "member_invalid", "A member of the body is not as it should be", err.text,
+                    v->pointer.len ? v->pointer.data : NULL);
+    return false;
+}
+
+/* The one that ends first makes room. */
+static kn_session *new_session(kn_api *a) {
+    kn_session *oldest = &a->sessions[0];
+    for (size_t i = 1; i < KN_API_SESSIONS; i++)
+        if (a->sessions[i].ends_s < oldest->ends_s)
+            oldest = &a->sessions[i];
+    kn_session s = { .ends_s = kn_date_now() + SESSION_S };
+    if (!make_secret(s.cookie) || !make_secret(s.csrf))
+        return NULL;
+    *oldest = s;
+    return oldest;
+}
+
+void kn_api_create_session(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    char token[KN_TOKEN_MAX + 1] = "";
+    if (!v || !kn_visit_has_json(v) || !read_token(v, token))
+        return;
+    bool good = kn_token_is_same(kn_span_of(token), kn_span_of(v->api->guard.token));
+    explicit_bzero(token, sizeof token);
+    if (!good) {
+        kn_guard_refuse(&v->api->guard, x, true);
+        return;
+    }
+    const kn_session *s = new_session(v->api);
+    if (!s) {
+        kn_visit_refuse(v, 500, "internal", "There is no randomness to be had", NULL, NULL);
+        return;
+    }
+    snprintf(v->fields, sizeof v->fields, "Set-Cookie: %s=%s; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=%d\r\n",
+             cookie_name, s->cookie, SESSION_S);
+    v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(s->ends_s).text, "csrf_token", s->csrf);
+    kn_visit_answer(v);
+}
+
+void kn_api_delete_session(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (!v)
+        return;
+    kn_session *s = session_of(v->api, kn_exchange_head(x));
+    if (s)
+        explicit_bzero(s, sizeof *s);
+    v->status = 204;
+    kn_visit_answer(v);
+}

@@ -1,0 +1,140 @@
+/* One request on its way: what a route needs of it is read at once, the disk's thread does the work, and then it is
+ * answered, if the client is still there. Internal to the room. */
+#ifndef KN_STUDIO_API_VISIT_H
+#define KN_STUDIO_API_VISIT_H
+
+#include "http/guard.h"
+#include "http/reply.h"
+#include "http/router.h"
+#include "studio/api.h"
+#include "studio/internal.h"
+
+enum { KN_API_STREAMS = 64, KN_API_SESSIONS = 64, KN_API_KEY_MAX = 255, KN_API_PARTS = 3, KN_API_PART_BYTES = 128 };
+
+typedef struct kn_session {
+    char cookie[65], csrf[65]; /* empty: none */
+    int64_t ends_s;
+} kn_session;
+
+struct kn_api {
+    kn_studio *studio;
+    kn_guard guard;
+    kn_session sessions[KN_API_SESSIONS];
+    struct kn_visit *streams; /* of events */
+    unsigned stream_count;
+};
+
+typedef struct kn_visit kn_visit;
+struct kn_visit {
+    kn_errand errand;
+    kn_exchange *x; /* NULL: the client is gone */
+    kn_api *api;
+    kn_studio *studio;
+    bool in_flight; /* an errand, or a question to the runner, will come back */
+
+    /* The request. */
+    kn_parameter_list query;
+    char part[KN_API_PARTS][KN_API_PART_BYTES]; /* of the path, behind /api/v1/ */
+    kn_buf body;
+
+    bool (*work)(kn_visit *v, kn_store *s, kn_error *err);
+    void (*after)(kn_visit *v);   /* in the loop, when the work is done well; else it is answered with the error */
+    void (*give_up)(kn_visit *v); /* the client is gone */
+
+    /* The answer. */
+    unsigned status;
+    json_t *json;
+    char fields[500];   /* further lines */
+    kn_problem problem; /* status 0: as the error's code says */
+    kn_buf pointer;
+
+    /* What some routes need. */
+    char key[KN_API_KEY_MAX + 1];
+    char route[KN_API_PART_BYTES + 16];
+    kn_watch_events watch;
+    kn_timer timer;
+    uint64_t number; /* wait_ms, seq, … */
+    unsigned topics;
+    char id[KN_SHA256_TEXT];
+    kn_visit *next_stream, **at_stream;
+    int fd;
+    uint64_t at, end;
+    kn_picture_format format;
+    bool flag;
+};
+
+/* Begins with a request; parameters: the names that it may have, with spaces between. NULL: it has been answered. */
+kn_visit *kn_visit_begin(kn_exchange *x, kn_span body, const char *parameters);
+
+/* Lets the disk's thread do it, and then `after` or, if that is NULL, kn_visit_answer. */
+void kn_visit_send(kn_visit *v, bool (*work)(kn_visit *, kn_store *, kn_error *), void (*after)(kn_visit *));
+
+/* Something else than an errand has come back: false if nobody waits for it any more; then the visit is gone. */
+bool kn_visit_is_back(kn_visit *v);
+
+void kn_visit_end(kn_visit *v); /* the exchange is over */
+
+/* Answers with v->json and v->status (200 if there is none), or nothing but the status if it is 204. */
+void kn_visit_answer(kn_visit *v);
+void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail,
+                     const char *pointer);
+
+/* In the disk's thread: what to answer instead of what the error's code says; false. */
+#define kn_visit_deny(...) kn_failed(kn_visit_set_problem(__VA_ARGS__))
+int kn_visit_set_problem(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail);
+
+/* A parameter's value; NULL: it was not given. */
+const char *kn_visit_parameter(const kn_visit *v, const char *name);
+
+/* A number from min to max, `usual` if there is none. False: it is answered. */
+bool kn_visit_number(kn_visit *v, const char *name, uint64_t min, uint64_t max, uint64_t usual, uint64_t *ret);
+bool kn_visit_flag(kn_visit *v, const char *name, bool usual, bool *ret);
+
+/* limit and cursor of a list, and the list as an answer. */
+bool kn_visit_page(kn_visit *v, unsigned *ret_limit, int64_t *ret_before);
+bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err);
+
+/* Whether the body is JSON; else it is answered. */
+bool kn_visit_has_json(kn_visit *v);
+
+/* A field's value as text; false: there is none, or it has no room, or more than one. */
+bool kn_visit_field(kn_visit *v, const char *name, char *ret, size_t room);
+
+/* ---- sending files: api_files.c ---- */
+
+/* In the disk's thread: opens it. */
+bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *name, kn_error *err);
+
+/* Afterwards: sends it, or the part of it that was asked for. etag: without quotes. */
+void kn_visit_send_file(kn_visit *v, const char *type, const char *etag);
+void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len);
+void kn_api_writable(kn_exchange *x);
+
+/* ---- sessions: api_session.c ---- */
+
+/* Whether the request has a credential; else it is answered. */
+bool kn_api_admits(kn_api *a, kn_exchange *x, const kn_head *head);
+
+/* ---- events: api_events.c ---- */
+void kn_events_pump(kn_visit *v);
+
+/* ---- routes ---- */
+typedef void kn_route_fn(kn_exchange *x, kn_span body);
+kn_route_fn kn_api_create_session, kn_api_delete_session;
+kn_route_fn kn_api_plan, kn_api_create_job, kn_api_create_upscale, kn_api_list_jobs, kn_api_get_job, kn_api_delete_job,
+    kn_api_cancel_job, kn_api_retry_job, kn_api_job_preview, kn_api_job_result;
+kn_route_fn kn_api_events, kn_api_job_events;
+kn_route_fn kn_api_create_input, kn_api_list_inputs, kn_api_get_input, kn_api_delete_input, kn_api_input_content;
+kn_route_fn kn_api_list_gallery, kn_api_get_item, kn_api_change_item, kn_api_delete_item, kn_api_item_content,
+    kn_api_item_thumbnail, kn_api_export_item, kn_api_inspect_recipe;
+kn_route_fn kn_api_list_models, kn_api_get_model, kn_api_put_model, kn_api_delete_model, kn_api_activate_model,
+    kn_api_scan_models;
+kn_route_fn kn_api_get_settings, kn_api_change_settings;
+kn_route_fn kn_api_status, kn_api_capabilities, kn_api_engine, kn_api_engine_start, kn_api_engine_restart,
+    kn_api_engine_stop, kn_api_stop, kn_api_diagnostics, kn_api_report;
+kn_route_fn kn_api_catalog, kn_api_create_download, kn_api_list_downloads, kn_api_no_download;
+
+/* A path's part as an identifier; false: it is answered with 404. */
+bool kn_visit_has_id(kn_visit *v, unsigned part, const char *prefix);
+
+#endif

@@ -1,0 +1,87 @@
+#include "studio/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+bool kn_sha256_of(const void *data, size_t len, kn_sha256 *ret, kn_error *err) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    if (!EVP_Digest(data, len, digest, &n, EVP_sha256(), NULL) || n != 32)
+        return kn_fail(err, KN_E_IO, "a SHA-256 cannot be computed");
+    for (unsigned i = 0; i < n; i++)
+        snprintf(ret->text + (size_t)2 * i, 3, "%02x", digest[i]);
+    return true;
+}
+
+bool kn_store_write(const kn_store *s, const char *room, const char *name, const void *data, size_t len,
+                    kn_error *err) {
+    char *path;
+    kn_output o;
+    if (!kn_store_path(s, room, name, &path, err))
+        return false;
+    bool ok = kn_output_open(path, true, &o, err);
+    free(path);
+    if (!ok)
+        return false;
+    ok = kn_output_write(&o, data, len, err) && kn_output_commit(&o, true, err);
+    kn_output_drop(&o);
+    return ok;
+}
+
+bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t limit, kn_buf *into, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, room, name, &path, err))
+        return false;
+    bool ok = kn_file_read(path, limit, into, err);
+    free(path);
+    return ok;
+}
+
+bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err) {
+    char *from = NULL, *into = NULL;
+    bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err);
+    if (ok && rename(from, into) != 0 && errno != ENOENT)
+        ok = kn_fail(err, errno == ENOSPC ? KN_E_OUTPUT : KN_E_IO, "a file cannot be moved: %s", strerror(errno));
+    free(from);
+    free(into);
+    return ok;
+}
+
+bool kn_store_has(const kn_store *s, const char *room, const char *name) {
+    char *path;
+    if (!kn_store_path(s, room, name, &path, NULL))
+        return false;
+    bool has = access(path, R_OK) == 0;
+    free(path);
+    return has;
+}
+
+void kn_store_remove(const kn_store *s, const char *room, const char *name) {
+    char *path;
+    if (!kn_store_path(s, room, name, &path, NULL))
+        return;
+    unlink(path);
+    free(path);
+}
+
+bool kn_store_each(kn_store *s, const char *room, kn_store_visit *visit, void *ctx, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", room, &path, err))
+        return false;
+    DIR *d = opendir(path);
+    free(path);
+    if (!d)
+        return kn_fail(err, KN_E_IO, "a folder of the studio cannot be read: %s", strerror(errno));
+    bool ok = true;
+    for (struct dirent *e; ok && (e = readdir(d));)
+        ok = e->d_name[0] == '.' || visit(ctx, s, e->d_name, err);
+    closedir(d);
+    return ok;
+}

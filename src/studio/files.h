@@ -1,0 +1,27 @@
+/* Files of the store: written whole or not at all, hashed, read whole. */
+#ifndef KN_STUDIO_FILES_H
+#define KN_STUDIO_FILES_H
+
+#include "studio/request.h"
+#include "studio/store.h"
+
+typedef struct kn_sha256 {
+    char text[KN_SHA256_TEXT]; /* 64 hexadecimal digits in lower case */
+} kn_sha256;
+
+bool kn_sha256_of(const void *data, size_t len, kn_sha256 *ret, kn_error *err);
+
+/* Writes and names it when it is on the disk; an existing one is replaced. Where no space is left: KN_E_OUTPUT. */
+bool kn_store_write(const kn_store *s, const char *room, const char *name, const void *data, size_t len, kn_error *err);
+bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t limit, kn_buf *into, kn_error *err);
+
+/* Moves it to another room; one that is not there is none to move. */
+bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err);
+bool kn_store_has(const kn_store *s, const char *room, const char *name);
+void kn_store_remove(const kn_store *s, const char *room, const char *name);
+
+/* Calls for every file in a room whose name does not begin with a dot. False stops, and so does an error. */
+typedef bool kn_store_visit(void *ctx, kn_store *s, const char *name, kn_error *err);
+bool kn_store_each(kn_store *s, const char *room, kn_store_visit *visit, void *ctx, kn_error *err);
+
+#endif

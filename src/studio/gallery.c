@@ -1,0 +1,415 @@
+#include "studio/gallery.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/date.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "studio/paths.h"
+
+static const char room[] = "gallery";
+static const char *const endings[KN_PICTURE_FORMATS] = { "png", "jpg", "webp" };
+
+typedef struct sidecar_name {
+    char text[KN_ID_BYTES + 8];
+} sidecar_name;
+
+static sidecar_name sidecar_of(const char *id) {
+    sidecar_name n;
+    snprintf(n.text, sizeof n.text, "%s.json", id);
+    return n;
+}
+
+/* ---- the table ---- */
+
+/* What a search looks through, ASCII in lower case. */
+static bool add_words(const kn_record *r, kn_buf *into) {
+    bool ok = kn_buf_add_text(into, r->prompt ? r->prompt : "") && kn_buf_add_text(into, "\n") &&
+              kn_buf_add_text(into, r->title ? r->title : "");
+    for (size_t i = 0; i < r->tag_count; i++)
+        ok = ok && kn_buf_add_text(into, "\n") && kn_buf_add_text(into, r->tags[i]);
+    if (r->has_seed)
+        ok = ok && kn_buf_printf(into, "\n%" PRIu64, r->seed);
+    ok = ok && kn_buf_printf(into, "\n%s\n%s", r->profile, kn_date_of(r->created_s).text);
+    for (size_t i = 0; i < into->len; i++)
+        if (into->data[i] >= 'A' && into->data[i] <= 'Z')
+            into->data[i] = (char)(into->data[i] | 32);
+    return ok;
+}
+
+static bool put_row(kn_store *s, const kn_record *r, const char *text, kn_error *err) {
+    KN_AUTO_BUF words;
+    kn_buf_init(&words, KN_RECORD_BYTES);
+    if (!add_words(r, &words))
+        return kn_fail_nomem(err, words.len);
+    bool ok = kn_store_do(s, err, NULL,
+                          "INSERT INTO gallery (id, file, job_id, favorite, words, record, sha256) VALUES (?1, ?2, ?3,"
+                          " ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET file = ?2, job_id = ?3, favorite = ?4,"
+                          " words = ?5, record = ?6, sha256 = ?7",
+                          "tttbttt", r->id.text, r->file, r->job.text[0] ? r->job.text : NULL, r->favorite, words.data,
+                          text, r->sha256.text) &&
+              kn_store_do(s, err, NULL, "DELETE FROM tags WHERE item = ?", "t", r->id.text);
+    for (size_t i = 0; ok && i < r->tag_count; i++)
+        ok = kn_store_do(s, err, NULL, "INSERT OR IGNORE INTO tags VALUES (?, ?)", "tt", r->id.text, r->tags[i]);
+    return ok;
+}
+
+static bool read_record(const char *text, kn_record *ret, kn_error *err) {
+    return kn_record_read(text, strlen(text), ret, err);
+}
+
+bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err) {
+    kn_query r = kn_query_open(s, err, "SELECT record FROM gallery WHERE id = ?", "t", id);
+    bool found = kn_query_next(&r), good = found && read_record(kn_query_text(&r, 0), ret, err);
+    return kn_query_close(&r) && (good || kn_fail(err, KN_E_NOT_FOUND, "there is no such picture"));
+}
+
+bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err) {
+    *ret = NULL;
+    kn_query r = kn_query_open(s, err, "SELECT record FROM gallery WHERE sha256 = ? ORDER BY seq DESC LIMIT 1", "t",
+                               digest->text);
+    kn_record record;
+    if (kn_query_next(&r) && read_record(kn_query_text(&r, 0), &record, err)) {
+        if (record.recipe)
+            *ret = json_loads(record.recipe, 0, NULL);
+        kn_record_free(&record);
+    }
+    return kn_query_close(&r);
+}
+
+json_t *kn_gallery_json(const kn_store *s, const kn_record *r) {
+    char content[100], thumbnail[100];
+    snprintf(content, sizeof content, "/api/v1/gallery/%s/content", r->id.text);
+    snprintf(thumbnail, sizeof thumbnail, "/api/v1/gallery/%s/thumbnail", r->id.text);
+    json_t *j = kn_record_write(r);
+    json_object_del(j, "file");
+    json_object_del(j, "number");
+    json_object_set_new(j, "content_url", json_string(content));
+    json_object_set_new(j, "thumbnail_url", json_string(thumbnail));
+    json_object_set_new(j, "missing", json_boolean(!kn_store_has(s, room, r->file)));
+    return j;
+}
+
+/* ---- new pictures ---- */
+
+/* The JSON file first: after a crash between the two it tells that the picture is still to be made. */
+static bool save_files(kn_store *s, const kn_record *r, const char *text, const void *data, size_t len, kn_error *err) {
+    if (!kn_store_write(s, room, sidecar_of(r->id.text).text, text, strlen(text), err))
+        return false;
+    if (kn_store_write(s, room, r->file, data, len, err))
+        return true;
+    kn_store_remove(s, room, sidecar_of(r->id.text).text);
+    return false;
+}
+
+static bool add_result(kn_store *s, const kn_record *r, bool kept, kn_error *err) {
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
+    const kn_job_result result = {
+        .number = r->number,
+        .item = kept ? r->id.text : NULL,
+        .file = r->file,
+        .width = r->width,
+        .height = r->height,
+        .format = r->format,
+        .bytes = r->bytes,
+        .seed = r->has_seed ? seed : NULL,
+        .sha256 = r->sha256,
+    };
+    return kn_jobs_add_result(s, r->job.text, &result, err);
+}
+
+static bool name_picture(kn_store *s, kn_record *r, const void *data, size_t len, kn_error *err) {
+    r->bytes = len;
+    r->created_s = kn_date_now();
+    return kn_store_new_id(s, "img_", &r->id, err) && kn_sha256_of(data, len, &r->sha256, err);
+}
+
+bool kn_gallery_save(kn_store *s, kn_record *r, const void *data, size_t len, kn_error *err) {
+    if (!name_picture(s, r, data, len, err))
+        return false;
+    kn_slug slug = kn_slug_of(r->prompt ? r->prompt : "");
+    free(r->file);
+    if (asprintf(&r->file, "%s%s%s.%s", r->id.text, slug.text[0] ? "-" : "", slug.text, endings[r->format]) < 0) {
+        r->file = NULL;
+        return kn_fail_nomem(err, sizeof slug);
+    }
+    json_t *j = kn_record_write(r);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    json_decref(j);
+    if (!text)
+        return kn_fail_nomem(err, KN_RECORD_BYTES);
+    bool ok = save_files(s, r, text, data, len, err);
+    if (ok &&
+        !(kn_store_begin(s, err) && kn_store_end(s, put_row(s, r, text, err) && add_result(s, r, true, err), err))) {
+        kn_store_remove(s, room, r->file);
+        kn_store_remove(s, room, sidecar_of(r->id.text).text);
+        ok = false;
+    }
+    free(text);
+    return ok;
+}
+
+bool kn_results_save(kn_store *s, kn_record *r, const void *data, size_t len, kn_error *err) {
+    if (!name_picture(s, r, data, len, err))
+        return false;
+    free(r->file);
+    if (asprintf(&r->file, "%s-%u.%s", r->job.text, r->number, endings[r->format]) < 0) {
+        r->file = NULL;
+        return kn_fail_nomem(err, KN_ID_BYTES);
+    }
+    if (!kn_store_write(s, "results", r->file, data, len, err))
+        return false;
+    if (add_result(s, r, false, err))
+        return true;
+    kn_store_remove(s, "results", r->file);
+    return false;
+}
+
+/* ---- lists ---- */
+
+static bool add_condition(kn_buf *sql, int *n, const char *text) {
+    return kn_buf_printf(sql, text, ++*n);
+}
+
+enum { WORDS_MAX = 20, WORD_BYTES = 1024 };
+
+/* Cut at spaces, ASCII in lower case; words beyond WORDS_MAX are of no account. */
+static size_t split_words(const char *text, char *copy, const char *words[WORDS_MAX]) {
+    size_t n = 0, len = strlen(text);
+    for (size_t i = 0; i <= len; i++) {
+        char c = text[i];
+        copy[i] = c == ' ' || c == '\t' || c == '\n' ? 0 : c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
+        bool begins = copy[i] && (!i || !copy[i - 1]);
+        if (begins && n < WORDS_MAX)
+            words[n++] = copy + i;
+    }
+    return n;
+}
+
+bool kn_gallery_list(kn_store *s, const kn_gallery_filter *f, json_t *into, int64_t *ret_next, kn_error *err) {
+    KN_AUTO_BUF sql;
+    const char *values[WORDS_MAX + 2];
+    char copy[WORD_BYTES];
+    const char *words[WORDS_MAX];
+    size_t word_count = f->words && strlen(f->words) < sizeof copy ? split_words(f->words, copy, words) : 0;
+    int n = 0;
+    kn_buf_init(&sql, 8192);
+    bool ok = kn_buf_add_text(&sql, "SELECT record, seq FROM gallery WHERE 1");
+    for (size_t i = 0; ok && i < word_count; i++) {
+        ok = add_condition(&sql, &n, " AND instr(words, ?%d) > 0");
+        values[n - 1] = words[i];
+    }
+    if (f->tag) {
+        ok = ok && add_condition(&sql, &n, " AND id IN (SELECT item FROM tags WHERE tag = ?%d)");
+        values[n - 1] = f->tag;
+    }
+    if (f->job) {
+        ok = ok && add_condition(&sql, &n, " AND job_id = ?%d");
+        values[n - 1] = f->job;
+    }
+    if (f->has_favorite)
+        ok = ok && kn_buf_printf(&sql, " AND favorite = %d", f->favorite);
+    if (f->before)
+        ok = ok && kn_buf_printf(&sql, " AND seq < %" PRId64, f->before);
+    if (!ok || !kn_buf_printf(&sql, " ORDER BY seq DESC LIMIT %u", f->limit + 1))
+        return kn_fail_nomem(err, sql.len);
+
+    kn_query r = kn_query_open(s, err, sql.data, "");
+    for (int i = 0; !r.failed && i < n; i++)
+        sqlite3_bind_text(r.statement, i + 1, values[i], -1, SQLITE_TRANSIENT);
+    int64_t last = 0;
+    unsigned count = 0;
+    bool more = false;
+    while (kn_query_next(&r)) {
+        kn_record record;
+        more = count++ == f->limit;
+        if (more)
+            break;
+        last = kn_query_int(&r, 1);
+        if (!read_record(kn_query_text(&r, 0), &record, err)) {
+            r.failed = true;
+            continue;
+        }
+        if (json_array_append_new(into, kn_gallery_json(s, &record)) != 0)
+            r.failed = !kn_fail_nomem(err, KN_RECORD_BYTES);
+        kn_record_free(&record);
+    }
+    *ret_next = more ? last : 0;
+    return kn_query_close(&r);
+}
+
+/* ---- changes ---- */
+
+static bool rewrite(kn_store *s, const kn_record *r, kn_error *err) {
+    json_t *j = kn_record_write(r);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    json_decref(j);
+    if (!text)
+        return kn_fail_nomem(err, KN_RECORD_BYTES);
+    /* The file last, and only if the table took it: then either both are new, or after a crash the file's word counts.
+     */
+    bool ok = kn_store_begin(s, err);
+    ok = ok && kn_store_end(s,
+                            put_row(s, r, text, err) &&
+                                kn_store_write(s, room, sidecar_of(r->id.text).text, text, strlen(text), err),
+                            err);
+    free(text);
+    return ok;
+}
+
+bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err) {
+    kn_record r;
+    if (!kn_gallery_find(s, id, &r, err))
+        return false;
+    kn_record_change(&r, patch);
+    if (!rewrite(s, &r, err)) {
+        kn_record_free(&r);
+        return false;
+    }
+    *ret = r;
+    return true;
+}
+
+static bool remove_thumbnail(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    (void)err;
+    const char *id = ctx;
+    if (!strncmp(name, id, strlen(id)))
+        kn_store_remove(s, "thumbnails", name);
+    return true;
+}
+
+bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err) {
+    kn_record r;
+    if (!kn_gallery_find(s, id, &r, err))
+        return false;
+    bool ok = kn_store_begin(s, err);
+    ok = ok && kn_store_end(
+                   s,
+                   kn_store_do(s, err, NULL, "DELETE FROM gallery WHERE id = ?", "t", id) &&
+                       kn_store_do(s, err, NULL, "UPDATE results SET item = NULL, file = '' WHERE item = ?", "t", id) &&
+                       (keep_file || kn_store_move(s, room, r.file, "trash", err)) &&
+                       kn_store_move(s, room, sidecar_of(id).text, "trash", err),
+                   err);
+    if (ok)
+        kn_store_each(s, "thumbnails", remove_thumbnail, r.id.text, NULL);
+    kn_record_free(&r);
+    return ok;
+}
+
+bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
+                       kn_error *err) {
+    kn_output o;
+    char *path;
+    if (!kn_path_check_folder(folder, err) || !kn_path_check_name(name, err))
+        return false;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return kn_fail_nomem(err, strlen(folder));
+    bool ok = kn_output_open(path, false, &o, err);
+    if (ok) {
+        ok = kn_output_write(&o, data, len, err) && kn_output_commit(&o, false, err);
+        kn_output_drop(&o);
+    }
+    if (ok)
+        *ret_path = path;
+    else
+        free(path);
+    return ok;
+}
+
+/* ---- after a start ---- */
+
+/* Whether the table says the same already. */
+static bool is_known(kn_store *s, const char *id, const char *text) {
+    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
+    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
+    kn_query_close(&r);
+    return known;
+}
+
+/* A picture that a job was writing when the service ended. */
+static bool is_half_made(kn_store *s, const kn_record *r) {
+    bool lacks = false;
+    return r->job.text[0] && kn_jobs_lacks_result(s, r->job.text, r->number, &lacks, NULL) && lacks;
+}
+
+static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    unsigned *broken = ctx;
+    KN_AUTO_BUF text;
+    kn_record r;
+    size_t len = strlen(name);
+    kn_buf_init(&text, KN_RECORD_BYTES + 1);
+    if (len < 5 || strcmp(name + len - 5, ".json") != 0)
+        return true;
+    bool good = kn_store_read(s, room, name, KN_RECORD_BYTES, &text, NULL) && strlen(text.data) == text.len &&
+                kn_record_read(text.data, text.len, &r, NULL);
+    if (!good || strcmp(sidecar_of(r.id.text).text, name) != 0) {
+        ++*broken;
+        if (good)
+            kn_record_free(&r);
+        return true;
+    }
+    bool ok = true;
+    if (is_half_made(s, &r)) {
+        kn_store_remove(s, room, r.file);
+        kn_store_remove(s, room, name);
+    } else if (!is_known(s, r.id.text, text.data)) {
+        ok = put_row(s, &r, text.data, err);
+    }
+    kn_record_free(&r);
+    return ok;
+}
+
+/* Rows whose JSON file is gone: written again if the picture is there, else forgotten. */
+static bool check_rows(kn_store *s, kn_error *err) {
+    int64_t seq = 0;
+    for (bool more = true; more;) {
+        kn_record record = { 0 };
+        KN_AUTO_BUF text;
+        kn_buf_init(&text, KN_RECORD_BYTES + 1);
+        kn_query r =
+            kn_query_open(s, err, "SELECT seq, record FROM gallery WHERE seq > ? ORDER BY seq LIMIT 1", "i", seq);
+        more = kn_query_next(&r);
+        bool good = false;
+        if (more) {
+            seq = kn_query_int(&r, 0);
+            good = read_record(kn_query_text(&r, 1), &record, NULL) && kn_buf_add_text(&text, kn_query_text(&r, 1));
+        }
+        if (!kn_query_close(&r))
+            return false;
+        bool ok = true;
+        if (more && (!good || !kn_store_has(s, room, sidecar_of(record.id.text).text)))
+            ok = good && kn_store_has(s, room, record.file)
+                     ? kn_store_write(s, room, sidecar_of(record.id.text).text, text.data, text.len, err)
+                     : kn_store_do(s, err, NULL, "DELETE FROM gallery WHERE seq = ?", "i", seq);
+        kn_record_free(&record);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool expire(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    const time_t *before = ctx;
+    char *path;
+    struct stat st;
+    if (!kn_store_path(s, "trash", name, &path, err))
+        return false;
+    if (stat(path, &st) == 0 && KN_MAX(st.st_ctim.tv_sec, st.st_mtim.tv_sec) < *before)
+        kn_store_remove(s, "trash", name);
+    free(path);
+    return true;
+}
+
+bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
+    time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
+    *ret_broken = 0;
+    bool ok = kn_store_begin(s, err);
+    ok = ok && kn_store_end(s, kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err), err);
+    return ok && kn_store_each(s, "trash", expire, &before, err);
+}

@@ -1,0 +1,49 @@
+/* The pictures that are kept: a file, a JSON file beside it that says everything (record.h), and a row in a table that
+ * only makes them quick to find. The files are the truth: what they say counts after every start. */
+#ifndef KN_STUDIO_GALLERY_H
+#define KN_STUDIO_GALLERY_H
+
+#include "studio/jobs.h"
+#include "studio/record.h"
+
+enum { KN_TRASH_DAYS = 30, KN_THUMBNAIL_MAX = 1024 };
+
+/* A picture that a job made, with everything about it but id, file, bytes and digest, which are set here. Its files are
+ * on the disk before its rows are; rows of job and gallery come in one. */
+bool kn_gallery_save(kn_store *s, kn_record *record, const void *data, size_t len, kn_error *err);
+
+/* The same for a picture that is not to be kept: it stays with its job. */
+bool kn_results_save(kn_store *s, kn_record *record, const void *data, size_t len, kn_error *err);
+
+/* As clients see it. */
+json_t *kn_gallery_json(const kn_store *s, const kn_record *record);
+
+/* KN_E_NOT_FOUND: there is no such picture. */
+bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err);
+
+/* The recipe of the picture that has these bytes; *ret NULL: there is none. */
+bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err);
+
+typedef struct kn_gallery_filter {
+    const char *words;     /* all of them must occur in prompt, title, tags, profile, seed or date; NULL: any */
+    const char *tag, *job; /* NULL: any */
+    bool has_favorite, favorite;
+    unsigned limit;
+    int64_t before; /* 0: from the newest */
+} kn_gallery_filter;
+bool kn_gallery_list(kn_store *s, const kn_gallery_filter *filter, json_t *into, int64_t *ret_next, kn_error *err);
+
+bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err);
+
+/* To the trash, from which it goes after KN_TRASH_DAYS. keep_file: the picture itself stays where it is. */
+bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err);
+
+/* A copy in a folder of the machine's, which must be there; an existing file is never replaced. *ret_path: malloc. */
+bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
+                       kn_error *err);
+
+/* After a start: the table becomes what the files say, half a picture goes, and so does old trash. *ret_broken: JSON
+ * files that cannot be understood; they stay as they are. */
+bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err);
+
+#endif

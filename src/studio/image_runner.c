@@ -1,0 +1,409 @@
+#include "studio/image_runner.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "image/image.h"
+
+enum {
+    LOOKS_MAX = 16,          /* pictures that wait to be looked at */
+    LOOK_WARM_MS = 5 * 1000, /* who sends one picture often sends another */
+    LOOK_WITHIN_MS = 60 * 1000,
+    AGAIN_MS = 2 * 1000,        /* until the lease is asked for again */
+    REFERENCE_BYTES = 16 << 20, /* of a picture to draw from: what the worker takes */
+};
+
+typedef struct look look;
+struct look {
+    kn_buf file;
+    unsigned largest;
+    kn_looked_fn *looked;
+    void *ctx;
+    look *next;
+};
+
+struct kn_image_runner {
+    kn_loop *loop;
+    kn_image_process_options options;
+    kn_lease *lease;
+
+    /* The picture that is drawn. */
+    kn_image_process *painter;
+    char *models_toml; /* where its profiles are written, if not where the options say */
+    const kn_studio_task *task;
+    const kn_task_heard *heard;
+    void *heard_ctx;
+    kn_entry entry;
+    kn_timer again;
+    kn_task late;
+    bool waits, holds, cancelled; /* for the lease; it */
+    char message[sizeof((kn_error){ 0 }.text)];
+
+    /* Pictures that are looked at, the first one now. */
+    kn_image_process *eye;
+    kn_task glance;
+    look *looks, **last;
+    unsigned look_count;
+
+    bool closing;
+    kn_task gone;
+};
+
+/* ---- what a picture is asked for with ---- */
+
+/* The file in base64, as a text of JSON. */
+static bool add_file(const char *path, kn_buf *into, kn_error *err) {
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, REFERENCE_BYTES + 1);
+    if (!kn_file_read(path, REFERENCE_BYTES, &file, err))
+        return kn_fail_within(err, "a picture to draw from");
+    size_t len = (file.len + 2) / 3 * 4;
+    if (!kn_buf_add_text(into, "\"") || !kn_buf_reserve(into, len + 2))
+        return kn_fail_nomem(err, len);
+    into->len += (size_t)EVP_EncodeBlock((unsigned char *)into->data + into->len, (const unsigned char *)file.data,
+                                         (int)file.len);
+    return kn_buf_add_text(into, "\"") || kn_fail_nomem(err, len);
+}
+
+static bool add_references(const kn_studio_task *task, kn_buf *into, kn_error *err) {
+    bool any = false;
+    for (size_t i = 0; i < task->input_count; i++) {
+        if (task->inputs[i].role == KN_INPUT_MASK)
+            continue;
+        if (!kn_buf_add_text(into, any ? "," : ",\"reference_images\":["))
+            return kn_fail_nomem(err, into->len);
+        if (!add_file(task->inputs[i].path, into, err))
+            return false;
+        any = true;
+    }
+    return !any || kn_buf_add_text(into, "]") || kn_fail_nomem(err, into->len);
+}
+
+static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
+    const kn_studio_request *r = task->request;
+    const json_t *plan = task->plan;
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
+    json_t *recipe = json_pack(
+        "{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:b, s:b}", "model", json_string_value(json_object_get(plan, "profile")),
+        "prompt", r->prompt, "negative_prompt", r->negative_prompt, "seed", seed, "width",
+        json_object_get(plan, "working_width"), "height", json_object_get(plan, "working_height"), "sampler",
+        json_object_get(plan, "sampler"), "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
+    char *text = recipe ? json_dumps(recipe, JSON_COMPACT) : NULL;
+    json_decref(recipe);
+    bool ok = text && kn_buf_add(into, text, strlen(text) - 1); /* without its last brace */
+    free(text);
+    if (!ok)
+        return kn_fail_nomem(err, KN_REQUEST_BYTES);
+    return add_references(task, into, err) && (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
+}
+
+/* ---- drawing ---- */
+
+static void give_back(kn_image_runner *r, bool certain) {
+    if (r->holds)
+        kn_lease_finish(r->lease, &r->entry, certain);
+    r->holds = false;
+}
+
+static kn_task_failure failure_of(kn_job_code code) {
+    switch (code) {
+    case KN_JOB_CANCELLED: return KN_TASK_CANCELLED;
+    case KN_JOB_OUT_OF_MEMORY: return KN_TASK_OUT_OF_MEMORY;
+    case KN_JOB_MODEL_MISSING:
+    case KN_JOB_MODEL_MISMATCH: return KN_TASK_MISSING_MODEL;
+    case KN_JOB_INVALID:
+    case KN_JOB_REFERENCE_INVALID:
+    case KN_JOB_REFERENCE_REQUIRED: return KN_TASK_INPUT_INVALID;
+    default: return KN_TASK_ENGINE_FAILED;
+    }
+}
+
+static uint32_t number_at(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* Width and height stand in the first bytes of every PNG file. */
+static bool size_of_png(const uint8_t *png, size_t len, kn_task_picture *ret) {
+    enum { SIZE_AT = 16, LEAST = 24 };
+    if (len < LEAST || kn_image_kind_of(png, len) != KN_IMAGE_PNG)
+        return false;
+    *ret = (kn_task_picture){ KN_PICTURE_PNG, number_at(png + SIZE_AT), number_at(png + SIZE_AT + 4), png, len };
+    return true;
+}
+
+static void drawn(void *ctx, const kn_image_result *result) {
+    kn_image_runner *r = ctx;
+    kn_task_picture picture;
+    give_back(r, !result->forced);
+    r->task = NULL;
+    if (result->code == KN_JOB_DONE && size_of_png(result->png, result->png_len, &picture))
+        r->heard->done(r->heard_ctx, &picture);
+    else if (result->lost)
+        r->heard->failed(r->heard_ctx, KN_TASK_ENGINE_LOST, result->sentence);
+    else
+        r->heard->failed(r->heard_ctx, r->cancelled ? KN_TASK_CANCELLED : failure_of(result->code),
+                         result->sentence[0] ? result->sentence : kn_job_codes[result->code].word);
+}
+
+static void progress(void *ctx, kn_frame_phase phase, uint32_t step, uint32_t steps) {
+    static const kn_task_phase phases[] = {
+        [KN_PHASE_LOAD] = KN_TASK_LOADING,
+        [KN_PHASE_ENCODE] = KN_TASK_ENCODING,
+        [KN_PHASE_STEP] = KN_TASK_SAMPLING,
+        [KN_PHASE_DECODE] = KN_TASK_DECODING,
+    };
+    kn_image_runner *r = ctx;
+    r->heard->progress(r->heard_ctx, phases[phase], step, steps);
+}
+
+static void preview(void *ctx, const kn_frame_preview *p) {
+    kn_image_runner *r = ctx;
+    const kn_task_picture small = { KN_PICTURE_PNG, p->width, p->height, p->png, p->png_len };
+    r->heard->preview(r->heard_ctx, p->step, &small);
+}
+
+static void fail_late(kn_task *t) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, late);
+    if (!r->task || r->closing)
+        return;
+    r->task = NULL;
+    r->heard->failed(r->heard_ctx, r->cancelled ? KN_TASK_CANCELLED : KN_TASK_ENGINE_FAILED, r->message);
+}
+
+/* A process knows the profiles of one file. */
+static bool has_painter(kn_image_runner *r, kn_error *err) {
+    const char *wanted = r->task->models_toml;
+    bool same = wanted ? r->models_toml && !strcmp(wanted, r->models_toml) : !r->models_toml;
+    if (r->painter && same)
+        return true;
+    kn_image_process_free(r->painter);
+    r->painter = NULL;
+    free(r->models_toml);
+    r->models_toml = wanted ? strdup(wanted) : NULL;
+    if (wanted && !r->models_toml)
+        return kn_fail_nomem(err, strlen(wanted));
+    kn_image_process_options o = r->options;
+    if (wanted)
+        o.config = r->models_toml;
+    return kn_image_process_new(r->loop, &o, &r->painter, err);
+}
+
+static void draw(kn_image_runner *r) {
+    const kn_image_listener listener = { .progress = progress, .preview = preview, .done = drawn, .ctx = r };
+    kn_error err = { 0 };
+    if (has_painter(r, &err) &&
+        kn_image_process_draw(r->painter, r->task->recipe->data, r->task->recipe->len, true, &listener, &err))
+        return;
+    give_back(r, true);
+    snprintf(r->message, sizeof r->message, "%s", err.text);
+    kn_loop_later(r->loop, &r->late);
+}
+
+static void granted(kn_entry *e) {
+    kn_image_runner *r = KN_HOLDER(e, kn_image_runner, entry);
+    r->waits = false;
+    r->holds = true;
+    draw(r);
+}
+
+static void ask(kn_image_runner *r) {
+    r->waits = true;
+    kn_lease_enter(r->lease, &r->entry, KN_WORK_IMAGE);
+}
+
+/* Paused, or the line is long: a job of the studio is not in a hurry. */
+static void refused(kn_entry *e, kn_refusal why) {
+    (void)why;
+    kn_image_runner *r = KN_HOLDER(e, kn_image_runner, entry);
+    r->waits = false;
+    kn_loop_timer_after(r->loop, &r->again, AGAIN_MS);
+}
+
+static void ask_again(kn_timer *t) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, again);
+    if (r->task && !r->cancelled)
+        ask(r);
+}
+
+static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {
+    kn_image_runner *r = ctx;
+    (void)err;
+    r->task = task;
+    r->heard = heard;
+    r->heard_ctx = heard_ctx;
+    r->cancelled = false;
+    r->message[0] = 0;
+    if (r->lease)
+        ask(r);
+    else
+        draw(r);
+    return true;
+}
+
+static void cancel(void *ctx) {
+    kn_image_runner *r = ctx;
+    if (!r->task || r->cancelled)
+        return;
+    r->cancelled = true;
+    if (r->holds || !r->lease) {
+        kn_image_process_cancel(r->painter);
+        return;
+    }
+    if (r->waits)
+        kn_lease_leave(r->lease, &r->entry);
+    r->waits = false;
+    kn_loop_timer_stop(&r->again);
+    kn_loop_later(r->loop, &r->late);
+}
+
+static void rest(void *ctx) {
+    kn_image_runner *r = ctx;
+    if (r->painter)
+        kn_image_process_cool(r->painter);
+}
+
+/* ---- looking ---- */
+
+static void look_at_first(kn_image_runner *r);
+
+static void free_look(look *l) {
+    kn_buf_free(&l->file);
+    free(l);
+}
+
+static look *take_first(kn_image_runner *r) {
+    look *l = r->looks;
+    r->looks = l->next;
+    if (!r->looks)
+        r->last = &r->looks;
+    r->look_count--;
+    return l;
+}
+
+static void seen(void *ctx, const kn_image_result *result) {
+    kn_image_runner *r = ctx;
+    look *l = take_first(r);
+    kn_image_kind kind = kn_image_kind_of(l->file.data, l->file.len);
+    const kn_input_facts facts = { .format = kind == KN_IMAGE_JPEG   ? KN_PICTURE_JPEG
+                                             : kind == KN_IMAGE_WEBP ? KN_PICTURE_WEBP
+                                                                     : KN_PICTURE_PNG,
+                                   .width = result->width,
+                                   .height = result->height,
+                                   .orientation_applied = kind != KN_IMAGE_PNG,
+                                   .has_alpha = result->is_transparent };
+    if (result->code == KN_JOB_DONE)
+        l->looked(l->ctx, &facts, result->png, result->png_len, NULL);
+    else
+        l->looked(l->ctx, NULL, NULL, 0, result->sentence[0] ? result->sentence : kn_job_codes[result->code].word);
+    free_look(l);
+    look_at_first(r);
+}
+
+static void look_at_first(kn_image_runner *r) {
+    const kn_image_listener listener = { .done = seen, .ctx = r };
+    while (r->looks && !r->closing) {
+        kn_error err = { 0 };
+        if (kn_image_process_read(r->eye, r->looks->file.data, r->looks->file.len, r->looks->largest, &listener, &err))
+            return;
+        look *l = take_first(r);
+        l->looked(l->ctx, NULL, NULL, 0, err.text);
+        free_look(l);
+    }
+}
+
+static void glance(kn_task *t) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, glance);
+    if (r->looks && !kn_image_process_is_busy(r->eye))
+        look_at_first(r);
+}
+
+/* Called from within a request, which is answered later in any case. */
+static bool look_at(void *ctx, const void *data, size_t len, unsigned largest, kn_looked_fn *looked, void *looked_ctx) {
+    kn_image_runner *r = ctx;
+    look *l = r->look_count < LOOKS_MAX && !r->closing ? calloc(1, sizeof *l) : NULL;
+    if (!l)
+        return false;
+    *l = (look){ .largest = largest, .looked = looked, .ctx = looked_ctx };
+    kn_buf_init(&l->file, KN_PICTURE_BYTES + 1);
+    if (!kn_buf_add(&l->file, data, len)) {
+        free_look(l);
+        return false;
+    }
+    bool alone = !r->looks;
+    *r->last = l;
+    r->last = &l->next;
+    r->look_count++;
+    if (alone && !kn_image_process_is_busy(r->eye))
+        kn_loop_later(r->loop, &r->glance);
+    return true;
+}
+
+/* ---- beginning and end ---- */
+
+bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn_lease *lease, kn_image_runner **ret,
+                         kn_error *err) {
+    kn_image_runner *r = calloc(1, sizeof *r);
+    if (!r)
+        return kn_fail_nomem(err, sizeof *r);
+    *r = (kn_image_runner){ .loop = l,
+                            .options = *options,
+                            .lease = lease,
+                            .entry = { .granted = granted, .refused = refused },
+                            .again.fired = ask_again,
+                            .late.run = fail_late,
+                            .glance.run = glance };
+    r->last = &r->looks;
+    kn_image_process_options eye = *options;
+    eye.keep_warm_ms = LOOK_WARM_MS;
+    eye.deadline_ms = LOOK_WITHIN_MS;
+    if (!kn_image_process_new(l, &eye, &r->eye, err)) {
+        kn_image_runner_free(r);
+        return false;
+    }
+    *ret = r;
+    return true;
+}
+
+/* Last of all: other tasks of the runner may still stand in the loop's line. */
+static void free_runner(kn_task *t) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, gone);
+    free(r->models_toml);
+    free(r);
+}
+
+void kn_image_runner_free(kn_image_runner *r) {
+    if (!r)
+        return;
+    r->closing = true;
+    kn_image_process_free(r->painter);
+    kn_image_process_free(r->eye);
+    if (r->waits)
+        kn_lease_leave(r->lease, &r->entry);
+    give_back(r, true);
+    kn_loop_timer_close(r->loop, &r->again);
+    while (r->looks) {
+        look *l = take_first(r);
+        l->looked(l->ctx, NULL, NULL, 0, "the service ends");
+        free_look(l);
+    }
+    r->gone.run = free_runner;
+    kn_loop_later(r->loop, &r->gone);
+}
+
+kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
+    return (kn_studio_runner){ .ctx = r,
+                               .backend = "cpu",
+                               .device = "this machine's processor",
+                               .formats = 1u << KN_PICTURE_PNG,
+                               .kinds = 1u << KN_KIND_TEXT_TO_IMAGE | 1u << KN_KIND_EDIT,
+                               .compose = compose,
+                               .start = start,
+                               .cancel = cancel,
+                               .look = look_at,
+                               .rest = rest };
+}

@@ -1,0 +1,469 @@
+#include "studio/planner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "image/resize.h"
+#include "pipelines/registry.h"
+#include "pipelines/settings.h"
+
+enum {
+    MEGAPIXEL_SIDE = 1024, /* the presets' sizes are those of models trained at it */
+    WORKING_LEAST = 64,    /* smallest side that is drawn */
+    TOKEN_SIDE = 16,       /* pixels of a picture for one token of the network */
+    EDIT_GRID = 32,        /* sizes at which pictures are given to the models that edit */
+    SMALLEST_SIDE = 256,   /* below it no picture is made smaller for want of memory */
+    TILE_LARGE = 768,
+    TILE_SMALL = 256,
+    TILE_LEAST = 128,
+};
+
+/* Scratch memory beside the weights, measured with Qwen-Image 2.1 at 1024 to 2048 pixels: activations grow with tokens,
+ * the decoder works in tiles and takes about the same for every size. */
+#define TOKEN_BYTES       ((uint64_t)160 << 10)
+#define DECODER_BYTES     ((uint64_t)600 << 20)
+#define DECODER_PIXELS    ((uint64_t)512 * 512) /* below it the decoder takes less, in proportion */
+#define LARGE_TILES_BYTES ((uint64_t)14 << 30)
+#define ENLARGE_FROM      1.1 /* below that factor a filter does as well as a model */
+
+static const struct {
+    const char *title;
+    double pixels; /* in squares of MEGAPIXEL_SIDE */
+} presets[KN_PRESETS] = { { "Fast", 1 }, { "Balanced", 2.25 }, { "Quality", 4 } };
+
+static void add_note(kn_note *list, size_t *count, const char *code, const char *message, const char *severity) {
+    if (*count < KN_PLAN_NOTES)
+        list[(*count)++] = (kn_note){ code, message, severity };
+}
+
+static void note(kn_studio_plan *p, const char *code, const char *message, const char *severity) {
+    add_note(p->notes, &p->note_count, code, message, severity);
+}
+
+static void block(kn_studio_plan *p, const char *code, const char *message) {
+    add_note(p->blocking, &p->blocking_count, code, message, "error");
+}
+
+static bool refuse(kn_buf *pointer, kn_error *err, const char *where, const char *why) {
+    kn_buf_clear(pointer);
+    return kn_buf_add_text(pointer, where) ? kn_fail(err, KN_E_USAGE, "%s", why) : kn_fail_nomem(err, strlen(where));
+}
+
+/* ---- the way of working ---- */
+
+static size_t count_role(const kn_studio_request *r, kn_input_role role) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->input_count; i++)
+        n += r->inputs[i].role == role;
+    return n;
+}
+
+static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *pointer, kn_error *err) {
+    bool grows = r->outpaint[0] || r->outpaint[1] || r->outpaint[2] || r->outpaint[3];
+    size_t sources = count_role(r, KN_INPUT_SOURCE), masks = count_role(r, KN_INPUT_MASK);
+    if (r->kind == KN_KIND_UPSCALE) {
+        *ret = r->kind;
+        return true;
+    }
+    if (sources > 1 || masks > 1)
+        return refuse(pointer, err, "/inputs", "at most one source and one mask can be given");
+    if ((masks || grows) && !sources)
+        return refuse(pointer, err, "/inputs", "a source is needed, the picture that is to be changed");
+    *ret = grows ? KN_KIND_OUTPAINT : masks ? KN_KIND_INPAINT : r->input_count ? KN_KIND_EDIT : KN_KIND_TEXT_TO_IMAGE;
+    return r->kind == KN_KIND_AUTO || r->kind == *ret ||
+           refuse(pointer, err, "/kind", "the inputs and outpaint given do not go with this kind");
+}
+
+static bool check_model(const kn_studio_request *r, kn_studio_kind kind, const kn_model_profile *m, kn_buf *pointer,
+                        kn_error *err) {
+    size_t seen = r->input_count - count_role(r, KN_INPUT_MASK);
+    if (kind == KN_KIND_EDIT && !m->references)
+        return refuse(pointer, err, "/inputs", "this model cannot edit pictures");
+    if ((kind == KN_KIND_INPAINT || kind == KN_KIND_OUTPAINT) && !m->architecture->takes_init_image)
+        return refuse(pointer, err, "/inputs", "this model cannot change parts of a picture");
+    if (m->references && seen > m->references)
+        return refuse(pointer, err, "/inputs", "these are more pictures than this model can see at once");
+    return true;
+}
+
+/* ---- sizes ---- */
+
+typedef struct size {
+    uint32_t width, height;
+} size;
+
+static double native_squares(const kn_model_profile *m) {
+    double pixels = (double)m->width * m->height / ((double)MEGAPIXEL_SIDE * MEGAPIXEL_SIDE);
+    return fmin(pixels, 1);
+}
+
+kn_preset kn_preset_of(kn_preset_id id, const kn_model_profile *profile) {
+    double squares = presets[id].pixels * native_squares(profile);
+    return (kn_preset){
+        .title = presets[id].title,
+        .pixels = (uint64_t)(squares * MEGAPIXEL_SIDE * MEGAPIXEL_SIDE),
+        .steps = profile->steps.given ? (unsigned)profile->steps.value : (unsigned)profile->variant->steps,
+    };
+}
+
+kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kinds) {
+    kn_model_limits l = { .kinds = 1u << KN_KIND_TEXT_TO_IMAGE | 1u << KN_KIND_UPSCALE,
+                          .max_side = KN_PICTURE_SIDE_MAX,
+                          .grid = (uint32_t)profile->architecture->size_step,
+                          .references = profile->references };
+    if (l.references)
+        l.kinds |= 1u << KN_KIND_EDIT;
+    if (profile->architecture->takes_init_image)
+        l.kinds |= 1u << KN_KIND_INPAINT | 1u << KN_KIND_OUTPAINT;
+    l.kinds &= kinds;
+    return l;
+}
+
+static uint32_t to_grid(double side, uint32_t grid, uint32_t most) {
+    double n = fmax(ceil((double)WORKING_LEAST / grid), rint(side / grid));
+    return (uint32_t)fmin(n * grid, (double)(most / grid * grid));
+}
+
+static uint32_t grid_of(const kn_model_profile *m, kn_studio_kind kind) {
+    uint32_t grid = (uint32_t)m->architecture->size_step;
+    return kind == KN_KIND_TEXT_TO_IMAGE ? grid : (uint32_t)KN_MAX(grid, (uint32_t)EDIT_GRID);
+}
+
+/* About so many pixels in that shape. */
+static size shaped(double pixels, double aspect, uint32_t grid, uint32_t most) {
+    return (size){ to_grid(sqrt(pixels * aspect), grid, most), to_grid(sqrt(pixels / aspect), grid, most) };
+}
+
+static uint32_t round_up(uint32_t side, uint32_t grid) {
+    return (KN_MAX(side, (uint32_t)WORKING_LEAST) + grid - 1) / grid * grid;
+}
+
+static const kn_plan_input *source_of(const kn_plan_setting *with) {
+    for (size_t i = 0; i < with->input_count; i++)
+        if (with->inputs[i].role == KN_INPUT_SOURCE)
+            return &with->inputs[i];
+    return with->input_count ? &with->inputs[0] : NULL;
+}
+
+/* What the result is to be, if the request says it to the pixel; else 0 by 0. */
+static bool find_result(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, size *ret,
+                        kn_buf *pointer, kn_error *err) {
+    const kn_plan_input *source = source_of(with);
+    *ret = (size){ 0 };
+    if (p->kind == KN_KIND_OUTPAINT) {
+        uint32_t grid = grid_of(with->profile, p->kind);
+        ret->width = round_up(source->width + r->outpaint[0] + r->outpaint[1], grid);
+        ret->height = round_up(source->height + r->outpaint[2] + r->outpaint[3], grid);
+        p->has_paste = true;
+        p->paste = (kn_rect){ r->outpaint[0], r->outpaint[2], source->width, source->height };
+        if (r->size_mode == KN_SIZE_CUSTOM || r->ratio_width)
+            return refuse(pointer, err, "/size", "outpainting has a size of its own: the source's and what is added");
+    } else if (r->size_mode == KN_SIZE_CUSTOM) {
+        *ret = (size){ r->width, r->height };
+    } else if (r->size_mode == KN_SIZE_SOURCE || p->kind == KN_KIND_INPAINT) {
+        if (!source)
+            return refuse(pointer, err, "/size/mode", "there is no source whose size could be taken");
+        if (r->ratio_width)
+            return refuse(pointer, err, "/size", "inpainting keeps the shape of its source");
+        *ret = (size){ source->width, source->height };
+    }
+    return (ret->width <= KN_PICTURE_SIDE_MAX && ret->height <= KN_PICTURE_SIDE_MAX) ||
+           refuse(pointer, err, "/outpaint", "the result would have more than 16384 pixels on a side");
+}
+
+static double pixels_of(const kn_studio_request *r, const kn_plan_setting *with) {
+    static const double squares[KN_SIZE_MODES] = { [KN_SIZE_1K] = 1, [KN_SIZE_1_5K] = 2.25, [KN_SIZE_2K] = 4 };
+    if (squares[r->size_mode] > 0)
+        return squares[r->size_mode] * MEGAPIXEL_SIDE * MEGAPIXEL_SIDE;
+    kn_preset_id preset = r->has_preset ? r->preset : with->settings->preset;
+    return (double)kn_preset_of(preset, with->profile).pixels;
+}
+
+static double aspect_of(const kn_studio_request *r, const kn_plan_setting *with, size result) {
+    const kn_plan_input *source = source_of(with);
+    if (result.width)
+        return (double)result.width / result.height;
+    if (r->ratio_width)
+        return (double)r->ratio_width / r->ratio_height;
+    if (source)
+        return (double)source->width / source->height;
+    return (double)with->profile->width / with->profile->height;
+}
+
+/* The size that is worked at for so many pixels. What is wanted to the pixel and is no larger is drawn as it is. */
+static size working_size(const kn_studio_plan *p, const kn_plan_setting *with, size result, double pixels,
+                         double aspect) {
+    uint32_t grid = grid_of(with->profile, p->kind), most = (uint32_t)with->profile->architecture->max_side;
+    bool fits =
+        result.width && (double)result.width * result.height <= pixels && result.width <= most && result.height <= most;
+    return fits ? (size){ round_up(result.width, grid), round_up(result.height, grid) }
+                : shaped(pixels, aspect, grid, most);
+}
+
+/* ---- memory and time ---- */
+
+static double tokens_of(double width, double height) {
+    return width * height / (TOKEN_SIDE * TOKEN_SIDE);
+}
+
+static double all_tokens(const kn_studio_plan *p) {
+    double tokens = tokens_of(p->working_width, p->working_height);
+    for (size_t i = 0; i < p->reference_count; i++)
+        tokens += tokens_of(p->references[i].width, p->references[i].height);
+    return tokens;
+}
+
+/* Stages load and leave one after the other, so the largest counts. */
+static uint64_t largest_stage(const kn_model_profile *m) {
+    uint64_t text = kn_model_bytes(m, KN_MODEL_TEXT_ENCODER) + kn_model_bytes(m, KN_MODEL_VISION_ENCODER);
+    return KN_MAX(text, KN_MAX(kn_model_bytes(m, KN_MODEL_DIFFUSION), kn_model_bytes(m, KN_MODEL_VAE)));
+}
+
+static uint64_t estimate_bytes(const kn_studio_plan *p, const kn_model_profile *m) {
+    uint64_t pixels = (uint64_t)p->working_width * p->working_height;
+    uint64_t decoder = DECODER_BYTES / DECODER_PIXELS * KN_MIN(pixels, DECODER_PIXELS);
+    return largest_stage(m) + (uint64_t)all_tokens(p) * TOKEN_BYTES + decoder;
+}
+
+static uint64_t budget_of(const kn_plan_setting *with) {
+    static const uint64_t gib[KN_HARDWARE_PRESETS] = { 0, 12, 16, 24, 32 };
+    if (with->settings->memory_override_mib)
+        return with->settings->memory_override_mib << 20;
+    return with->settings->hardware ? gib[with->settings->hardware] << 30 : with->memory_bytes;
+}
+
+static void see_references(const kn_plan_setting *with, kn_studio_plan *p) {
+    if (!with->profile->references)
+        return;
+    for (size_t i = 0; i < with->input_count; i++) {
+        kn_plan_input seen = with->inputs[i];
+        if (seen.role == KN_INPUT_MASK)
+            continue;
+        kn_reference_size(seen.width, seen.height, KN_REFERENCE_RESOLUTION, &seen.width, &seen.height);
+        p->references[p->reference_count++] = seen;
+    }
+}
+
+static void fit_into_memory(const kn_plan_setting *with, kn_studio_plan *p, size result, double pixels, double aspect) {
+    bool reduced = false;
+    p->budget_bytes = budget_of(with);
+    for (;; pixels *= 0.9, reduced = true) {
+        size work = working_size(p, with, result, pixels, aspect);
+        p->working_width = work.width;
+        p->working_height = work.height;
+        p->estimate_bytes = estimate_bytes(p, with->profile);
+        if (p->estimate_bytes <= p->budget_bytes || pixels < (double)SMALLEST_SIDE * SMALLEST_SIDE)
+            break;
+    }
+    if (p->estimate_bytes > p->budget_bytes)
+        block(p, "out_of_memory", "The model does not fit into the memory that may be used");
+    else if (reduced)
+        note(p, "size_reduced_for_memory", "The picture is drawn smaller, so that it fits into memory", "warning");
+}
+
+/* Attention grows with the square of the tokens; at 8192 of them it is as much work as all else. */
+static void estimate_time(const kn_studio_request *r, const kn_plan_setting *with, bool guided, kn_studio_plan *p) {
+    double tokens = all_tokens(p), pixels = (double)p->result_width * p->result_height;
+    double step = tokens * (1 + tokens / 8192) * (guided ? 2 : 1) / 4096;
+    p->units = p->kind == KN_KIND_UPSCALE ? pixels / 1e6 : p->steps * step + pixels / 1e6;
+    p->seconds = with->speed.samples ? with->speed.ratio * p->units * (double)r->batch : -1;
+}
+
+/* ---- enlarging ---- */
+
+static bool wanted_size(const kn_upscale_spec *u, kn_studio_plan *p, kn_buf *pointer, kn_error *err) {
+    if (u->width) {
+        p->result_width = u->width;
+        p->result_height = u->height;
+    } else {
+        double factor = u->factor > 0 ? u->factor : 2;
+        p->result_width = (uint32_t)rint(fmin(p->working_width * factor, KN_PICTURE_SIDE_MAX + 1));
+        p->result_height = (uint32_t)rint(fmin(p->working_height * factor, KN_PICTURE_SIDE_MAX + 1));
+    }
+    return (p->result_width <= KN_PICTURE_SIDE_MAX && p->result_height <= KN_PICTURE_SIDE_MAX) ||
+           refuse(pointer, err, "/upscale", "the result would have more than 16384 pixels on a side");
+}
+
+static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
+    const kn_upscale_spec *u = &r->upscale;
+    double factor = fmax((double)p->result_width / p->working_width, (double)p->result_height / p->working_height);
+    if (p->result_width == p->working_width && p->result_height == p->working_height && !r->has_upscale)
+        return;
+    const char *id = u->upscaler[0]          ? u->upscaler
+                     : factor < ENLARGE_FROM ? KN_UPSCALER_FILTER
+                                             : with->settings->upscaler;
+    const kn_upscaler *found = kn_upscaler_named(with->upscalers, id);
+    if (!found && u->upscaler[0]) {
+        block(p, "missing_model", "The upscaler that was asked for is not installed");
+    } else if (!found) {
+        note(p, "upscaler_missing", "The upscaler of the settings is not installed; Lanczos is used", "warning");
+        found = kn_upscaler_named(with->upscalers, KN_UPSCALER_FILTER);
+    }
+    if (!found)
+        return;
+    memcpy(p->upscaler, found->id, sizeof p->upscaler);
+    if (!found->path)
+        return;
+    uint32_t tile = u->has_tile_size ? u->tile_size : (uint32_t)with->settings->upscale_tile_size;
+    bool roomy = p->budget_bytes == UINT64_MAX || p->budget_bytes >= LARGE_TILES_BYTES;
+    p->tile_size = tile ? tile : roomy ? TILE_LARGE : TILE_SMALL;
+}
+
+uint32_t kn_plan_smaller_tile(uint32_t tile_size) {
+    uint32_t now = tile_size ? tile_size : TILE_LARGE;
+    return now > TILE_LEAST ? KN_MAX(now / 3, (uint32_t)TILE_LEAST) : 0;
+}
+
+/* ---- all of it ---- */
+
+static bool set_steps(const kn_studio_request *r, const kn_model_profile *m, kn_studio_plan *p, bool *ret_guided,
+                      kn_buf *pointer, kn_error *err) {
+    static const kn_generation_defaults none;
+    const kn_wish wish = {
+        .prompt = r->prompt,
+        .negative_prompt = r->negative_prompt,
+        .width = { true, p->working_width },
+        .height = { true, p->working_height },
+        .steps = m->steps,
+        .cfg = m->cfg,
+        .seed_given = true,
+        .sampler = r->sampler[0]   ? r->sampler
+                   : m->sampler[0] ? m->sampler
+                                   : NULL,
+    };
+    kn_settings s;
+    kn_error why = { 0 };
+    if (!kn_settings_make(&wish, &none, m->architecture, m->variant, &s, &why))
+        return refuse(pointer, err, r->sampler[0] ? "/sampler" : "", why.text);
+    p->steps = (unsigned)s.recipe.sigmas.steps;
+    p->guidance = s.cfg;
+    p->sigmas = s.recipe.sigmas;
+    snprintf(p->sampler, sizeof p->sampler, "%s", s.recipe.sampler->name.name);
+    *ret_guided = kn_recipe_is_guided(&s.recipe);
+    if (r->negative_prompt && r->negative_prompt[0] && !*ret_guided)
+        note(p, "negative_prompt_ignored", "This model runs without guidance, so the negative prompt has no effect",
+             "info");
+    return true;
+}
+
+static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
+    const kn_plan_input *source = source_of(with);
+    if (r->easycache)
+        note(p, "cache_unavailable", "The engine has no such cache; every step is computed", "info");
+    if (r->upscale.detailed)
+        note(p, "method_is_model", "The method 'detailed' runs as 'model'", "info");
+    if (source && source->has_gain_map && r->output.keep_hdr)
+        note(p, "hdr_dropped", "The result is saved without the gain map of its source", "info");
+    if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
+        block(p, "missing_model", "A file of the model is missing");
+}
+
+static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, kn_buf *pointer,
+                         kn_error *err) {
+    const kn_plan_input *source = source_of(with);
+    p->working_width = source->width;
+    p->working_height = source->height;
+    p->budget_bytes = budget_of(with);
+    p->estimate_bytes = UINT64_MAX;
+    if (!wanted_size(&r->upscale, p, pointer, err))
+        return false;
+    choose_upscaler(r, with, p);
+    return true;
+}
+
+static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, bool *ret_guided,
+                         kn_buf *pointer, kn_error *err) {
+    size result;
+    if (!check_model(r, p->kind, with->profile, pointer, err) || !find_result(r, with, p, &result, pointer, err))
+        return false;
+    double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
+    if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)
+        return refuse(pointer, err, "/size", "one side is more than 50 times the other");
+    see_references(with, p);
+    fit_into_memory(with, p, result, pixels, aspect);
+    bool exact = result.width && with->resizes;
+    p->result_width = exact ? result.width : p->working_width;
+    p->result_height = exact ? result.height : p->working_height;
+    if (result.width && !exact && (result.width != p->result_width || result.height != p->result_height))
+        note(p, "size_as_drawn", "The picture keeps the size at which it is drawn", "warning");
+    if (r->has_upscale && result.width)
+        return refuse(pointer, err, "/upscale", "the size of the result is given already");
+    if (r->has_upscale && !wanted_size(&r->upscale, p, pointer, err))
+        return false;
+    choose_upscaler(r, with, p);
+    return set_steps(r, with->profile, p, ret_guided, pointer, err);
+}
+
+bool kn_plan_request(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *ret, kn_buf *pointer,
+                     kn_error *err) {
+    bool guided = false;
+    kn_studio_plan *p = ret;
+    memset(p, 0, sizeof *p);
+    memcpy(p->profile, with->profile->name, sizeof p->profile);
+    if (!find_kind(r, &p->kind, pointer, err))
+        return false;
+    if (!(with->kinds >> p->kind & 1))
+        return refuse(pointer, err, "/kind", "this version cannot do that yet");
+    if (!with->resizes && r->has_upscale)
+        return refuse(pointer, err, "/upscale", "this version cannot enlarge pictures yet");
+    if (!(p->kind == KN_KIND_UPSCALE ? plan_upscale(r, with, p, pointer, err)
+                                     : plan_drawing(r, with, p, &guided, pointer, err)))
+        return false;
+    note_the_rest(r, with, p);
+    estimate_time(r, with, guided, p);
+    return true;
+}
+
+/* ---- as clients see it ---- */
+
+json_t *kn_notes_json(const kn_note *notes, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "code", notes[i].code, "message", notes[i].message,
+                                              "severity", notes[i].severity));
+    return list;
+}
+
+static json_t *bytes_json(uint64_t bytes) {
+    return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
+}
+
+static json_t *sigmas_json(const kn_sigmas *s) {
+    json_t *list = json_array();
+    for (size_t i = 0; s->steps && i <= s->steps; i++)
+        json_array_append_new(list, json_real((double)s->at[i]));
+    return list;
+}
+
+/* Pictures of the gallery have no input's id and are left out. */
+static json_t *references_json(const kn_studio_plan *p) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < p->reference_count; i++)
+        if (p->references[i].id[0])
+            json_array_append_new(
+                list, json_pack("{s:s, s:I, s:I}", "input_id", p->references[i].id, "width",
+                                (json_int_t)KN_MIN(p->references[i].width, (uint32_t)KN_PICTURE_SIDE_MAX), "height",
+                                (json_int_t)KN_MIN(p->references[i].height, (uint32_t)KN_PICTURE_SIDE_MAX)));
+    return list;
+}
+
+json_t *kn_studio_plan_json(const kn_studio_plan *p) {
+    json_t *paste = p->has_paste
+                        ? json_pack("{s:I, s:I, s:I, s:I}", "x", (json_int_t)p->paste.x, "y", (json_int_t)p->paste.y,
+                                    "width", (json_int_t)p->paste.width, "height", (json_int_t)p->paste.height)
+                        : json_null();
+    bool known = p->estimate_bytes != UINT64_MAX && p->budget_bytes != UINT64_MAX;
+    json_t *memory = json_pack("{s:o, s:o, s:b}", "budget_bytes", bytes_json(p->budget_bytes), "estimate_bytes",
+                               bytes_json(p->estimate_bytes), "fits", !known || p->estimate_bytes <= p->budget_bytes);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:n, s:o, s:I, s:f, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "kind", kn_studio_kinds[p->kind], "profile", p->profile, "working_width",
+                     (json_int_t)p->working_width, "working_height", (json_int_t)p->working_height, "result_width",
+                     (json_int_t)p->result_width, "result_height", (json_int_t)p->result_height, "source_crop", "paste",
+                     paste, "steps", (json_int_t)p->steps, "guidance", p->guidance, "sampler", p->sampler, "sigmas",
+                     sigmas_json(&p->sigmas), "upscaler", p->upscaler[0] ? p->upscaler : NULL, "tile_size",
+                     p->tile_size ? json_integer((json_int_t)p->tile_size) : json_null(), "reference_sizes",
+                     references_json(p), "memory", memory, "estimated_seconds",
+                     p->seconds >= 0 ? json_real(p->seconds) : json_null(), "notes",
+                     kn_notes_json(p->notes, p->note_count), "blocking", kn_notes_json(p->blocking, p->blocking_count));
+}

@@ -1,0 +1,118 @@
+#include "studio/prepare.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/memory.h"
+
+bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err) {
+    kn_error problem = { 0 };
+    memset(ret, 0, sizeof *ret);
+    if (!kn_studio_settings_load(store, s->model_directory, &ret->settings, err))
+        return false;
+    if (!kn_profiles_list(store, s->setup.models_toml, &ret->models, &problem, err)) {
+        kn_studio_settings_free(&ret->settings);
+        return false;
+    }
+    kn_upscalers_find(ret->settings.model_directory, &ret->upscalers);
+    return true;
+}
+
+void kn_prepared_free(kn_prepared *p) {
+    kn_request_free(&p->request);
+    kn_studio_settings_free(&p->settings);
+    kn_profiles_list_free(&p->models);
+    kn_upscalers_free(&p->upscalers);
+}
+
+const kn_model_profile *kn_prepared_profile(const kn_prepared *p, const char *name) {
+    const kn_model_profile *found = NULL;
+    if (name[0])
+        return kn_profiles_named(&p->models, name);
+    if (p->settings.profile[0])
+        found = kn_profiles_named(&p->models, p->settings.profile);
+    for (size_t i = 0; !found && i < p->models.count; i++)
+        if (p->models.profiles[i].official)
+            found = &p->models.profiles[i];
+    return found;
+}
+
+static bool point_at(kn_buf *pointer, kn_error *err, kn_code code, const char *where, const char *what) {
+    kn_buf_clear(pointer);
+    return kn_buf_add_text(pointer, where) ? kn_fail(err, code, "%s", what) : kn_fail_nomem(err, strlen(where));
+}
+
+static bool find_inputs(kn_store *store, const kn_studio_request *r, kn_plan_setting *with, kn_buf *pointer,
+                        kn_error *err) {
+    for (size_t i = 0; i < r->input_count; i++) {
+        kn_plan_input *to = &with->inputs[with->input_count++];
+        kn_input input;
+        kn_error why = { 0 };
+        char where[64];
+        snprintf(where, sizeof where, r->kind == KN_KIND_UPSCALE ? "/input_id" : "/inputs/%zu/input_id", i);
+        if (!kn_inputs_find(store, r->inputs[i].id, &input, &why))
+            return why.code == KN_E_NOT_FOUND ? point_at(pointer, err, why.code, where, why.text)
+                                              : kn_fail(err, why.code, "%s", why.text);
+        memcpy(to->id, r->inputs[i].id, sizeof to->id);
+        to->role = r->inputs[i].role;
+        to->width = input.facts.width;
+        to->height = input.facts.height;
+        to->has_gain_map = input.facts.has_gain_map;
+    }
+    if (!r->gallery_item[0])
+        return true;
+    kn_record record;
+    kn_error why = { 0 };
+    if (!kn_gallery_find(store, r->gallery_item, &record, &why))
+        return why.code == KN_E_NOT_FOUND ? point_at(pointer, err, why.code, "/gallery_item", why.text)
+                                          : kn_fail(err, why.code, "%s", why.text);
+    with->inputs[0] = (kn_plan_input){ .role = KN_INPUT_SOURCE, .width = record.width, .height = record.height };
+    with->input_count = 1;
+    kn_record_free(&record);
+    return true;
+}
+
+static bool plan(const kn_studio *s, kn_store *store, kn_prepared *p, kn_buf *pointer, kn_error *err) {
+    const kn_speed_key key = { s->runner.backend, s->runner.device, "staged" };
+    kn_plan_setting with = {
+        .settings = &p->settings, .upscalers = &p->upscalers, .kinds = s->runner.kinds, .resizes = s->runner.resizes
+    };
+    with.memory_bytes = kn_memory_available();
+    with.profile = kn_prepared_profile(p, p->request.profile);
+    if (!with.profile)
+        return point_at(pointer, err, KN_E_NOT_FOUND, "/profile", "there is no such model profile");
+    if (!(s->runner.formats >> p->request.output.format & 1))
+        return point_at(pointer, err, KN_E_UNSUPPORTED, "/output/format", "pictures are not written in this format");
+    return find_inputs(store, &p->request, &with, pointer, err) && kn_speed_find(store, &key, &with.speed, err) &&
+           kn_plan_request(&p->request, &with, &p->plan, pointer, err);
+}
+
+bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale, kn_prepared *ret,
+                kn_buf *pointer, kn_error *err) {
+    if (!kn_prepare_machine(s, store, ret, err))
+        return false;
+    if (kn_request_read(text, len, upscale, &ret->request, pointer, err) && plan(s, store, ret, pointer, err))
+        return true;
+    kn_prepared_free(ret);
+    return false;
+}
+
+char *kn_prepared_seeds(const kn_prepared *p) {
+    const kn_studio_request *r = &p->request;
+    uint64_t seed = r->seed;
+    json_t *list = json_array();
+    /* Below 2^62, so that those of a batch stay below 2^63. */
+    bool ok = list && (r->has_seed || getrandom(&seed, sizeof seed, 0) == sizeof seed);
+    seed = r->has_seed ? seed : seed >> 2;
+    for (uint64_t i = 0; ok && r->kind != KN_KIND_UPSCALE && i < r->batch; i++) {
+        char digits[24];
+        snprintf(digits, sizeof digits, "%" PRIu64, seed + i);
+        ok = json_array_append_new(list, json_string(digits)) == 0;
+    }
+    char *text = ok ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    return text;
+}

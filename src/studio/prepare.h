@@ -1,0 +1,32 @@
+/* From a request to what a job needs: everything about this machine is looked up, the plan is made. In the disk's
+ * thread. Internal to the room. */
+#ifndef KN_STUDIO_PREPARE_H
+#define KN_STUDIO_PREPARE_H
+
+#include "studio/internal.h"
+
+typedef struct kn_prepared {
+    kn_studio_request request;
+    kn_studio_plan plan;
+    kn_studio_settings settings;
+    kn_model_list models;
+    kn_upscaler_list upscalers;
+} kn_prepared;
+
+/* Settings, profiles and upscalers, as they are now. */
+bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err);
+
+/* The profile that a name means; empty: the active one, else the built-in one. NULL: there is none. */
+const kn_model_profile *kn_prepared_profile(const kn_prepared *p, const char *name);
+
+/* What is wrong with the request: KN_E_USAGE and others with a pointer; KN_E_NOT_FOUND with the pointer of what is
+ * named and not there. */
+bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale, kn_prepared *ret,
+                kn_buf *pointer, kn_error *err);
+
+void kn_prepared_free(kn_prepared *p);
+
+/* One for each picture, as JSON: those of the request, or random ones. NULL: memory or randomness is out. */
+char *kn_prepared_seeds(const kn_prepared *p);
+
+#endif

@@ -1,0 +1,76 @@
+#include "studio/schema.h"
+
+enum { SCHEMA_VERSION = 1 };
+
+/* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
+ * kept as they came and were checked. */
+static const char tables[] =
+    "CREATE TABLE IF NOT EXISTS jobs ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " kind TEXT NOT NULL,"
+    " state TEXT NOT NULL CHECK (state IN ('queued','running','completed','failed','cancelled')),"
+    " created_ms INTEGER NOT NULL, started_ms INTEGER, finished_ms INTEGER,"
+    " request TEXT NOT NULL, plan TEXT, units REAL NOT NULL DEFAULT 0, seeds TEXT NOT NULL,"
+    " error TEXT, notes TEXT NOT NULL DEFAULT '[]',"
+    " attempts INTEGER NOT NULL DEFAULT 0, retries INTEGER NOT NULL DEFAULT 0, tile_size INTEGER,"
+    " cancel_requested INTEGER NOT NULL DEFAULT 0) STRICT;"
+    "CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state, seq);"
+
+    /* A picture of a job: one row as soon as it is on the disk, in the gallery or in results/. */
+    "CREATE TABLE IF NOT EXISTS results ("
+    " job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,"
+    " number INTEGER NOT NULL,"
+    " item TEXT, file TEXT NOT NULL,"
+    " width INTEGER NOT NULL, height INTEGER NOT NULL, media_type TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " seed TEXT, sha256 TEXT NOT NULL,"
+    " PRIMARY KEY (job_id, number)) STRICT;"
+
+    "CREATE TABLE IF NOT EXISTS answers ("
+    " route TEXT NOT NULL, key TEXT NOT NULL, body_sha256 TEXT NOT NULL, job_id TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, PRIMARY KEY (route, key)) STRICT;"
+
+    "CREATE TABLE IF NOT EXISTS gone_jobs (id TEXT PRIMARY KEY) STRICT;"
+
+    "CREATE TABLE IF NOT EXISTS inputs ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE, facts TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, last_used_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE IF NOT EXISTS job_inputs ("
+    " job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, input_id TEXT NOT NULL,"
+    " PRIMARY KEY (job_id, input_id)) STRICT;"
+    "CREATE INDEX IF NOT EXISTS jobs_by_input ON job_inputs (input_id);"
+
+    /* `words` is what a search looks at: prompt, title and tags in lower case. */
+    "CREATE TABLE IF NOT EXISTS gallery ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE, file TEXT NOT NULL, job_id TEXT, favorite INTEGER NOT NULL,"
+    " words TEXT NOT NULL, record TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT;"
+    "CREATE INDEX IF NOT EXISTS gallery_by_content ON gallery (sha256);"
+    "CREATE INDEX IF NOT EXISTS gallery_by_job ON gallery (job_id);"
+    "CREATE TABLE IF NOT EXISTS tags ("
+    " item TEXT NOT NULL REFERENCES gallery (id) ON DELETE CASCADE, tag TEXT NOT NULL, PRIMARY KEY (item, tag)) STRICT;"
+    "CREATE INDEX IF NOT EXISTS items_by_tag ON tags (tag);"
+
+    "CREATE TABLE IF NOT EXISTS settings (id INTEGER PRIMARY KEY CHECK (id = 1), value TEXT NOT NULL,"
+    " version INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE IF NOT EXISTS profiles (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
+    "CREATE TABLE IF NOT EXISTS speed (engine TEXT NOT NULL, device TEXT NOT NULL, memory_mode TEXT NOT NULL,"
+    " ratio REAL NOT NULL, samples INTEGER NOT NULL, PRIMARY KEY (engine, device, memory_mode)) STRICT;";
+
+bool kn_schema_prepare(kn_store *s, kn_error *err) {
+    int64_t version = 0;
+    kn_query r = kn_query_open(s, err, "PRAGMA user_version", "");
+    if (kn_query_next(&r))
+        version = kn_query_int(&r, 0);
+    if (!kn_query_close(&r))
+        return false;
+    if (version == SCHEMA_VERSION)
+        return true;
+    if (version > SCHEMA_VERSION)
+        return kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
+                       (long long)version, SCHEMA_VERSION);
+    if (sqlite3_exec(s->db, tables, NULL, NULL, NULL) != SQLITE_OK)
+        return kn_store_fail(s, err);
+    return kn_store_do(s, err, NULL, "PRAGMA user_version = 1", "");
+}

@@ -1,0 +1,13 @@
+/* The tables of the database. Internal to the room. */
+#ifndef KN_STUDIO_SCHEMA_H
+#define KN_STUDIO_SCHEMA_H
+
+#include "studio/store.h"
+
+/* Makes what is missing. A database of a later version is refused and left alone. */
+bool kn_schema_prepare(kn_store *s, kn_error *err);
+
+/* Tells of the database's last error; false. */
+bool kn_store_fail(kn_store *s, kn_error *err);
+
+#endif

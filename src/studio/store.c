@@ -1,0 +1,272 @@
+#include "studio/store.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "studio/schema.h"
+
+int64_t kn_store_now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- errors ---- */
+
+static kn_code code_of(int sqlite_code) {
+    switch (sqlite_code & 0xFF) {
+    case SQLITE_FULL: return KN_E_OUTPUT;
+    case SQLITE_NOMEM: return KN_E_NOMEM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return KN_E_FORMAT;
+    }
+    return KN_E_IO;
+}
+
+/* SQLite's messages may hold what was stored, so only its fixed words for the code are passed on. */
+bool kn_store_fail(kn_store *s, kn_error *err) {
+    int code = sqlite3_extended_errcode(s->db);
+    bool is_full = code == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && sqlite3_system_errno(s->db) == ENOSPC);
+    return kn_fail(err, is_full ? KN_E_OUTPUT : code_of(code), "database: %s (%d)", sqlite3_errstr(code), code);
+}
+
+/* ---- statements ---- */
+
+static bool bind(sqlite3_stmt *statement, const char *types, va_list values) {
+    int good = SQLITE_OK;
+    for (int i = 1; *types && good == SQLITE_OK; i++, types++) {
+        switch (*types) {
+        case 'i': good = sqlite3_bind_int64(statement, i, va_arg(values, int64_t)); break;
+        case 'd': good = sqlite3_bind_double(statement, i, va_arg(values, double)); break;
+        case 'b': good = sqlite3_bind_int(statement, i, va_arg(values, int)); break;
+        default: good = sqlite3_bind_text(statement, i, va_arg(values, const char *), -1, SQLITE_TRANSIENT); break;
+        }
+    }
+    return good == SQLITE_OK;
+}
+
+static kn_query open_rows(kn_store *s, kn_error *err, const char *sql, const char *types, va_list values) {
+    kn_query r = { .store = s, .err = err };
+    if (sqlite3_prepare_v2(s->db, sql, -1, &r.statement, NULL) != SQLITE_OK || !bind(r.statement, types, values))
+        r.failed = !kn_store_fail(s, err);
+    return r;
+}
+
+kn_query kn_query_open(kn_store *s, kn_error *err, const char *sql, const char *types, ...) {
+    va_list values;
+    va_start(values, types);
+    kn_query r = open_rows(s, err, sql, types, values);
+    va_end(values);
+    return r;
+}
+
+bool kn_query_next(kn_query *r) {
+    if (r->failed)
+        return false;
+    int rc = sqlite3_step(r->statement);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        r->failed = !kn_store_fail(r->store, r->err);
+    return rc == SQLITE_ROW;
+}
+
+int64_t kn_query_int(const kn_query *r, int column) {
+    return sqlite3_column_int64(r->statement, column);
+}
+
+double kn_query_real(const kn_query *r, int column) {
+    return sqlite3_column_double(r->statement, column);
+}
+
+const char *kn_query_text(const kn_query *r, int column) {
+    return (const char *)sqlite3_column_text(r->statement, column);
+}
+
+bool kn_query_close(kn_query *r) {
+    sqlite3_finalize(r->statement);
+    r->statement = NULL;
+    return !r->failed;
+}
+
+bool kn_store_do(kn_store *s, kn_error *err, int *ret_changed, const char *sql, const char *types, ...) {
+    va_list values;
+    va_start(values, types);
+    kn_query r = open_rows(s, err, sql, types, values);
+    va_end(values);
+    while (kn_query_next(&r)) /* a PRAGMA may answer */
+        ;
+    if (!kn_query_close(&r))
+        return false;
+    if (ret_changed)
+        *ret_changed = sqlite3_changes(s->db);
+    return true;
+}
+
+/* IMMEDIATE: a lock of another program is met here, not in the middle. */
+bool kn_store_begin(kn_store *s, kn_error *err) {
+    return kn_store_do(s, err, NULL, "BEGIN IMMEDIATE", "");
+}
+
+bool kn_store_end(kn_store *s, bool good, kn_error *err) {
+    good = good && kn_store_do(s, err, NULL, "COMMIT", "");
+    if (!good && !sqlite3_get_autocommit(s->db)) /* some errors have rolled it back already */
+        kn_store_do(s, NULL, NULL, "ROLLBACK", "");
+    return good;
+}
+
+/* ---- the folder ---- */
+
+bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err) {
+    if (asprintf(ret, "%s/%s/%s", s->folder, room, name) >= 0)
+        return true;
+    *ret = NULL;
+    return kn_fail_nomem(err, strlen(s->folder) + strlen(name));
+}
+
+bool kn_store_is_writable(const kn_store *s) {
+    return access(s->folder, W_OK | X_OK) == 0 && kn_store_free_bytes(s) > 0;
+}
+
+uint64_t kn_store_free_bytes(const kn_store *s) {
+    struct statvfs v;
+    return statvfs(s->folder, &v) == 0 ? (uint64_t)v.f_bavail * v.f_frsize : 0;
+}
+
+static bool make_folder(const char *path, kn_error *err) {
+    return mkdir(path, 0700) == 0 || errno == EEXIST ||
+           kn_fail(err, errno == ENOSPC ? KN_E_OUTPUT : KN_E_IO, "a folder of the studio cannot be made: %s",
+                   strerror(errno));
+}
+
+static bool make_folders(const kn_store *s, kn_error *err) {
+    static const char *const rooms[] = { "inputs", "gallery", "results", "thumbnails", "trash" };
+    bool ok = make_folder(s->folder, err);
+    for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
+        char *path;
+        ok = kn_store_path(s, ".", rooms[i], &path, err) && make_folder(path, err);
+        if (ok)
+            free(path);
+    }
+    return ok;
+}
+
+/* ---- opening ---- */
+
+static bool is_intact(kn_store *s, kn_error *err) {
+    kn_query r = kn_query_open(s, err, "PRAGMA quick_check(1)", "");
+    bool good = kn_query_next(&r) && kn_query_text(&r, 0) && !strcmp(kn_query_text(&r, 0), "ok");
+    return kn_query_close(&r) && (good || kn_fail(err, KN_E_FORMAT, "the database is damaged"));
+}
+
+static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", "studio.db", &path, err))
+        return false;
+    int rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    free(path);
+    if (rc != SQLITE_OK)
+        return s->db ? kn_store_fail(s, err) : kn_fail_nomem(err, sizeof *s);
+    sqlite3_busy_timeout(s->db, (int)wait_ms);
+    sqlite3_extended_result_codes(s->db, 1);
+    /* FULL: what was promised to a client is on the disk, also when the power fails. */
+    return kn_store_do(s, err, NULL, "PRAGMA journal_mode = WAL", "") &&
+           kn_store_do(s, err, NULL, "PRAGMA synchronous = FULL", "") &&
+           kn_store_do(s, err, NULL, "PRAGMA foreign_keys = ON", "") &&
+           kn_store_do(s, err, NULL, "PRAGMA trusted_schema = OFF", "") && is_intact(s, err) &&
+           kn_schema_prepare(s, err);
+}
+
+/* Under another name, with what belongs to it, so that somebody may still look into it. */
+static bool move_database_aside(const kn_store *s, kn_error *err) {
+    static const char *const parts[] = { "studio.db", "studio.db-wal", "studio.db-shm" };
+    bool ok = true;
+    for (size_t i = 0; ok && i < KN_COUNT(parts); i++) {
+        char *from = NULL, *to = NULL;
+        ok = kn_store_path(s, ".", parts[i], &from, err);
+        if (ok && asprintf(&to, "%s.damaged-%lld", from, (long long)kn_store_now_ms()) < 0) {
+            to = NULL;
+            ok = kn_fail_nomem(err, strlen(from));
+        }
+        if (ok && rename(from, to) != 0 && errno != ENOENT)
+            ok = kn_fail(err, KN_E_IO, "the damaged database cannot be moved aside: %s", strerror(errno));
+        free(from);
+        free(to);
+    }
+    return ok;
+}
+
+bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err) {
+    kn_store *s = calloc(1, sizeof *s);
+    if (!s || !(s->folder = strdup(folder))) {
+        free(s);
+        return kn_fail_nomem(err, sizeof *s);
+    }
+    kn_error why = { 0 };
+    bool ok = make_folders(s, err) && open_database(s, wait_ms, &why);
+    if (!ok && why.code == KN_E_FORMAT) {
+        sqlite3_close(s->db);
+        s->db = NULL;
+        s->was_broken = true;
+        ok = move_database_aside(s, err) && open_database(s, wait_ms, err);
+    } else if (!ok && why.code) {
+        kn_fail(err, why.code, "%s", why.text);
+    }
+    if (!ok) {
+        kn_store_close(s);
+        return false;
+    }
+    *ret = s;
+    return true;
+}
+
+void kn_store_close(kn_store *s) {
+    if (!s)
+        return;
+    sqlite3_close(s->db);
+    free(s->folder);
+    free(s);
+}
+
+/* ---- identifiers ---- */
+
+/* Crockford's base 32: no letter that looks like another or like a digit. */
+static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
+enum { ID_LETTERS = 26 };
+
+bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err) {
+    uint64_t now = (uint64_t)kn_store_now_ms();
+    if (now > s->last_id_ms) {
+        if (getrandom(s->last_id, sizeof s->last_id, 0) != sizeof s->last_id)
+            return kn_fail(err, KN_E_IO, "there is no randomness to be had");
+        s->last_id_ms = now;
+    } else { /* within a millisecond, or the clock was set back: the one after the last */
+        for (size_t i = sizeof s->last_id; i-- > 0 && ++s->last_id[i] == 0;)
+            ;
+    }
+    uint8_t bytes[16];
+    for (int i = 0; i < 6; i++)
+        bytes[i] = (uint8_t)(s->last_id_ms >> (40 - 8 * i));
+    memcpy(bytes + 6, s->last_id, sizeof s->last_id);
+
+    int at = snprintf(ret->text, sizeof ret->text, "%s", prefix);
+    for (int i = 0; i < ID_LETTERS; i++) { /* 130 bits, of which the first two are 0 */
+        unsigned value = 0;
+        for (int bit = 5 * i - 2; bit < 5 * i + 3; bit++)
+            value = value << 1 | (bit < 0 ? 0 : bytes[bit / 8] >> (7 - bit % 8) & 1u);
+        ret->text[at + i] = letters[value];
+    }
+    ret->text[at + ID_LETTERS] = 0;
+    return true;
+}
+
+bool kn_id_is_valid(const char *text, const char *prefix) {
+    size_t len = strlen(prefix);
+    return !strncmp(text, prefix, len) && strlen(text) == len + ID_LETTERS && strspn(text + len, letters) == ID_LETTERS;
+}

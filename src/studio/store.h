@@ -1,0 +1,85 @@
+/* The studio's folder and its database: what must be there after a crash is in one of them.
+ *
+ *     studio.db       jobs, what is known of inputs and pictures, settings          (SQLite, write-ahead log)
+ *     inputs/         pictures that clients gave, named by the SHA-256 of their bytes
+ *     gallery/        pictures with a JSON file beside each that says everything about it: these are the truth,
+ *                     the table of them is an index that is made again from the files when it is lost
+ *     results/        pictures of jobs that were not to be kept in the gallery
+ *     thumbnails/     small ones of the gallery's, made when they are asked for
+ *     trash/          what was deleted from the gallery
+ *
+ * All functions block, so they are called by the disk's thread, one at a time; a store knows nothing of the loop.
+ *
+ * Errors tell by their code what a client can be told: KN_E_OUTPUT: no space is left; KN_E_IO: the database cannot be
+ * used at the moment, for example because another program holds it; KN_E_NOT_FOUND; KN_E_USAGE: not in this state.
+ * Whatever fails leaves the database as it was. A database that is damaged is moved aside when it is opened and a new
+ * one is begun, with the gallery and the inputs that the files tell of. */
+#ifndef KN_STUDIO_STORE_H
+#define KN_STUDIO_STORE_H
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { KN_STORE_FILE_MAX = 256 << 20 }; /* bytes of one picture file */
+
+typedef struct kn_store {
+    sqlite3 *db;
+    char *folder;    /* absolute */
+    bool was_broken; /* the database was damaged and has been begun anew */
+    uint64_t last_id_ms;
+    uint8_t last_id[10]; /* random part of the last identifier */
+} kn_store;
+
+/* Makes the folder if there is none. wait_ms: how long another program's lock on the database is waited for. */
+bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err);
+void kn_store_close(kn_store *s); /* NULL is fine */
+
+/* A path inside the folder; false: memory is out. The caller frees it. */
+bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
+
+/* Whether a file can be written there just now, and how many bytes are free. */
+bool kn_store_is_writable(const kn_store *s);
+uint64_t kn_store_free_bytes(const kn_store *s);
+
+/* ---- statements ----
+ *
+ * types: one letter for each value that follows: i int64_t, d double, t const char * (may be NULL), b bool. */
+typedef struct kn_query {
+    kn_store *store;
+    sqlite3_stmt *statement;
+    kn_error *err;
+    bool failed;
+} kn_query;
+
+/* Begins to read rows. Whatever fails is noted and comes out at the end, so that only that needs a look. */
+kn_query kn_query_open(kn_store *s, kn_error *err, const char *sql, const char *types, ...);
+bool kn_query_next(kn_query *r);
+int64_t kn_query_int(const kn_query *r, int column);
+double kn_query_real(const kn_query *r, int column);
+const char *kn_query_text(const kn_query *r, int column); /* NULL: null; valid until the next row */
+bool kn_query_close(kn_query *r);                         /* whether all went well */
+
+/* A statement that gives no rows. ret_changed (may be NULL): how many it changed. */
+bool kn_store_do(kn_store *s, kn_error *err, int *ret_changed, const char *sql, const char *types, ...);
+
+/* Several as one: kn_store_end commits if `good`, else takes all of it back; it returns whether it was committed. */
+bool kn_store_begin(kn_store *s, kn_error *err);
+bool kn_store_end(kn_store *s, bool good, kn_error *err);
+
+/* ---- identifiers ----
+ *
+ * "job_" and 26 letters: 48 bits of time and 80 at random; later ones sort behind earlier ones. */
+enum { KN_ID_BYTES = 32 };
+typedef struct kn_id {
+    char text[KN_ID_BYTES];
+} kn_id;
+
+bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err);
+bool kn_id_is_valid(const char *text, const char *prefix);
+
+/* Milliseconds since 1970. */
+int64_t kn_store_now_ms(void);
+
+#endif

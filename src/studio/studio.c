@@ -1,0 +1,160 @@
+#include "studio/studio.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/date.h"
+#include "studio/internal.h"
+
+enum { LINE_BYTES = 400 };
+
+void kn_studio_log(kn_studio *s, const char *fmt, ...) {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    if (s->setup.log)
+        s->setup.log(s->setup.ctx, line);
+}
+
+void kn_studio_note_error(kn_studio *s, const char *code, const char *instance) {
+    memmove(s->recent + 1, s->recent, (KN_RECENT_ERRORS - 1) * sizeof *s->recent);
+    s->recent_count = KN_MIN(s->recent_count + 1, (size_t)KN_RECENT_ERRORS);
+    s->recent[0].at_s = kn_date_now();
+    snprintf(s->recent[0].code, sizeof s->recent[0].code, "%s", code);
+    snprintf(s->recent[0].instance, sizeof s->recent[0].instance, "%s", instance);
+}
+
+/* ---- errands ---- */
+
+static void do_errand(kn_job *job) {
+    kn_errand *e = KN_HOLDER(job, kn_errand, job);
+    e->ok = e->work(e, e->store, &e->err);
+}
+
+static void errand_is_done(kn_task *t) {
+    kn_errand *e = KN_HOLDER(t, kn_errand, job.done);
+    e->studio->errands--;
+    e->back(e);
+}
+
+void kn_errand_send(kn_studio *s, kn_errand *e) {
+    e->ok = false;
+    e->err = (kn_error){ 0 };
+    e->studio = s;
+    e->store = s->store;
+    s->errands++;
+    e->job = (kn_job){ .work = do_errand, .done.run = errand_is_done };
+    kn_disk_do(s->disk, &e->job);
+}
+
+/* ---- events ---- */
+
+void kn_studio_watch(kn_studio *s, kn_watch_events *w) {
+    w->watches = true;
+    w->prev = NULL;
+    w->next = s->watchers;
+    if (w->next)
+        w->next->prev = w;
+    s->watchers = w;
+}
+
+void kn_studio_unwatch(kn_studio *s, kn_watch_events *w) {
+    if (!w->watches)
+        return;
+    w->watches = false;
+    *(w->prev ? &w->prev->next : &s->watchers) = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+}
+
+void kn_studio_tell(kn_studio *s, kn_event_kind kind, const char *subject, json_t *json) {
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    if (!text)
+        return; /* memory is short; whoever watches sees the next one */
+    uint64_t before = kn_events_last(s->events);
+    kn_events_add(s->events, kn_loop_now_ms(s->loop), kind, subject, text);
+    free(text);
+    const kn_event *event = kn_events_after(s->events, before);
+    for (kn_watch_events *w = s->watchers, *next; event && w; w = next) {
+        next = w->next;
+        w->came(w, event);
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static bool take_up(kn_studio *s, kn_error *err) {
+    int ended = 0;
+    if (!kn_jobs_recover(s->store, &ended, err) || !kn_inputs_reconcile(s->store, err) ||
+        !kn_gallery_reconcile(s->store, &s->broken_records, err))
+        return false;
+    s->damaged = s->store->was_broken;
+    if (s->damaged)
+        kn_studio_log(s, "studio: the database was damaged; it lies beside the new one, which has the gallery's files");
+    if (ended)
+        kn_studio_log(s, "studio: %d jobs ended with the service that ran them", ended);
+    if (s->broken_records)
+        kn_studio_log(s, "studio: %u records in the gallery cannot be understood", s->broken_records);
+    kn_studio_settings settings;
+    if (!kn_studio_settings_load(s->store, s->model_directory, &settings, err))
+        return false;
+    bool ok = !settings.keep_inputs_days || kn_inputs_expire(s->store, (unsigned)settings.keep_inputs_days, err);
+    kn_studio_settings_free(&settings);
+    return ok;
+}
+
+bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err) {
+    kn_studio *s = calloc(1, sizeof *s);
+    uint32_t boot = 0;
+    if (!s)
+        return kn_fail_nomem(err, sizeof *s);
+    s->setup = *setup;
+    s->runner = *setup->runner;
+    s->loop = setup->loop;
+    s->started_s = kn_date_now();
+    bool ok =
+        (getrandom(&boot, sizeof boot, 0) == sizeof boot || kn_fail(err, KN_E_IO, "there is no randomness")) &&
+        (asprintf(&s->model_directory, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
+        kn_store_open(setup->folder, setup->wait_ms, &s->store, err) && take_up(s, err) &&
+        kn_events_new(boot, &s->events, err) && kn_disk_new(s->loop, &s->disk, err) && kn_queue_new(s, &s->queue, err);
+    if (!ok) {
+        kn_studio_free(s);
+        return kn_fail_within(err, "studio");
+    }
+    kn_queue_look(s->queue);
+    *ret = s;
+    return true;
+}
+
+void kn_studio_free(kn_studio *s) {
+    if (!s)
+        return;
+    kn_queue_close(s->queue);
+    kn_disk_free(s->disk);                               /* finishes what it was given … */
+    while (s->errands && kn_loop_turn(s->loop, 0, NULL)) /* … and all of it comes back */
+        ;
+    if (s->store && s->queue)
+        kn_jobs_release(s->store, NULL); /* if that cannot be written, the next start does it */
+    kn_queue_free(s->queue);
+    kn_events_free(s->events);
+    kn_store_close(s->store);
+    free(s->model_directory);
+    free(s);
+}
+
+void kn_studio_stop(kn_studio *s, bool cancel, void (*stopped)(void *ctx), void *ctx) {
+    kn_queue_stop(s->queue, cancel, stopped, ctx);
+}
+
+json_t *kn_studio_engine_json(const kn_studio *s) {
+    const char *state = kn_queue_is_busy(s->queue) ? "busy" : kn_queue_rests(s->queue) ? "stopped" : "ready";
+    return json_pack("{s:s, s:s, s:{s:s, s:n, s:n, s:n}, s:s, s:n, s:b}", "state", state, "backend", s->runner.backend,
+                     "device", "name", s->runner.device, "pci_address", "memory_total_bytes", "planning_memory_bytes",
+                     "build", KN_VERSION, "reason", "owned", 1);
+}

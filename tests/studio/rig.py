@@ -1,0 +1,170 @@
+"""The studio rig as its clients meet it. STUDIO_RIG names the program (rig.c)."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import zlib
+
+PROGRAM = os.environ["STUDIO_RIG"]
+TOKEN = "0123456789abcdef-studio.token-0123456789"
+PATIENCE = 60
+ENDED = ("completed", "failed", "cancelled")
+
+
+def png(width, height, shade=128):
+    """A grey picture file."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + bytes([shade]) * width for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def __getitem__(self, name):
+        return self.json[name]
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Event:
+    def __init__(self, lines):
+        fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+        self.id, self.kind = fields.get("id"), fields.get("event")
+        self.data = json.loads(fields["data"]) if "data" in fields else None
+
+
+class Rig:
+    """A folder with a studio that can be ended and begun again."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="kuno-studio-")
+        self.process = None
+        self.begin()
+
+    def begin(self):
+        with open(os.path.join(self.folder, "log"), "a") as log:
+            command = [PROGRAM, os.path.join(self.folder, "studio"), TOKEN]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        with self.process.stdout as stream:
+            line = stream.readline()
+        if not line.startswith("port="):
+            self.process.wait(PATIENCE)
+            raise AssertionError(f"the rig does not begin: {self.log}")
+        self.port = int(line[5:])
+
+    @property
+    def log(self):
+        with open(os.path.join(self.folder, "log")) as file:
+            return file.read()
+
+    def begin_after_death(self):
+        """Begins although the process may die again at once."""
+        with contextlib.suppress(AssertionError):
+            self.begin()
+
+    def survives(self, seconds):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def close(self):
+        if self.process.poll() is None:
+            status = self.end()
+            if status:
+                raise AssertionError(f"the rig ended with {status}: {self.log}")
+        shutil.rmtree(self.folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def ask(self, method, path, body=None, type="application/json", token=TOKEN, timeout=PATIENCE, **headers):
+        """One request; a body that is no bytes is sent as JSON. Header names have _ for -."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            fields["Authorization"] = "Bearer " + token
+        if body is not None:
+            fields["Content-Type"] = type
+            body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        with contextlib.closing(connection):
+            connection.request(method, "/api/v1" + path, body, fields)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+
+    def get(self, path, **more):
+        return self.ask("GET", path, **more)
+
+    def post(self, path, body=None, **more):
+        return self.ask("POST", path, body, **more)
+
+    def job(self, prompt="a red boat", **more):
+        answer = self.post("/jobs", {"prompt": prompt, **more})
+        if answer.status != 202:
+            raise AssertionError(f"{answer.status}: {answer.body}")
+        return answer["id"]
+
+    def ended(self, job):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            answer = self.get(f"/jobs/{job}?wait_ms=10000")
+            if answer["state"] in ENDED:
+                return answer.json
+        raise AssertionError(f"{job} does not end")
+
+    def upload(self, picture):
+        answer = self.post("/inputs", picture, type="image/png")
+        if answer.status not in (200, 201):
+            raise AssertionError(f"{answer.status}: {answer.body}")
+        return answer["input_id"]
+
+    @contextlib.contextmanager
+    def events(self, path="/events", **headers):
+        """The events of a stream, one by one."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("GET", "/api/v1" + path, headers={"Authorization": "Bearer " + TOKEN, **fields})
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        assert answer.headers["Content-Type"] == "text/event-stream"
+
+        def read():
+            lines = []
+            for raw in answer:
+                line = raw.decode().rstrip("\n")
+                if line:
+                    lines.append(line)
+                    continue
+                event = Event(lines)
+                lines = []
+                if event.kind:
+                    yield event
+
+        try:
+            yield read()
+        finally:
+            answer.close()
+            connection.close()

@@ -1,0 +1,475 @@
+"""What /api/v1 promises, route by route."""
+
+import hashlib
+import os
+import threading
+import time
+import unittest
+
+from studio.rig import PATIENCE, TOKEN, Rig, png
+
+NOBODY = "job_0123456789abcdefghjkmnpqrs"
+NOTHING = "img_0123456789abcdefghjkmnpqrs"
+
+
+class Api(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rig = Rig()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.rig.close()
+
+    def problem(self, answer, status, code=None, pointer=None):
+        self.assertEqual(answer.status, status, answer.body)
+        self.assertEqual(answer.headers["Content-Type"], "application/problem+json")
+        document = answer.json
+        self.assertEqual(document["status"], status)
+        self.assertEqual(document["type"], "urn:kuno:problem:" + document["code"].replace("_", "-"))
+        if code:
+            self.assertEqual(document["code"], code)
+        if pointer is not None:
+            self.assertEqual(document["errors"][0]["pointer"], pointer)
+        return document
+
+
+class Doors(Api):
+    def test_health_needs_no_credential(self):
+        answer = self.rig.get("/health", token=None)
+        self.assertEqual((answer.status, answer["status"], answer["api"]), (200, "ok", "v1"))
+
+    def test_all_else_needs_one(self):
+        for path in ("/status", "/jobs", "/gallery", "/events", "/openapi.yaml", "/nothing"):
+            answer = self.rig.get(path, token=None)
+            self.problem(answer, 401)
+            self.assertEqual(answer.headers["WWW-Authenticate"], 'Bearer realm="kuno"')
+            self.problem(self.rig.get(path, token="x" * 32), 401)
+
+    def test_other_names_and_pages_are_refused_before_anything_is_done(self):
+        self.problem(self.rig.get("/health", Host="evil.example"), 421)
+        for origin in ("http://evil.example", "null"):
+            self.problem(self.rig.post("/jobs", {"prompt": "a"}, Origin=origin), 403)
+        self.problem(self.rig.get("/status", Sec_Fetch_Site="cross-site"), 403)
+        self.assertEqual(self.rig.get("/status", Origin=f"http://localhost:{self.rig.port}").status, 200)
+
+    def test_a_session_is_a_cookie_and_a_second_secret(self):
+        self.problem(self.rig.post("/session", {"token": "y" * 32}, token=None), 401)
+        self.problem(self.rig.post("/session", {"token": "short"}, token=None), 422, pointer="/token")
+        self.problem(self.rig.post("/session", {"token": TOKEN, "x": 1}, token=None), 422)
+        answer = self.rig.post("/session", {"token": TOKEN}, token=None)
+        cookie = answer.headers["Set-Cookie"]
+        self.assertRegex(cookie, r"^kuno_session=[0-9a-f]{64}; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=\d+$")
+        own = {"token": None, "Cookie": "other=1; " + cookie.split(";")[0]}
+        self.assertEqual(self.rig.get("/status", **own).status, 200)
+        self.problem(self.rig.post("/jobs", {"prompt": "a"}, **own), 403)
+        self.problem(self.rig.post("/jobs", {"prompt": "a"}, X_Kuno_Csrf="0" * 64, **own), 403)
+        self.assertEqual(self.rig.post("/plan", {"prompt": "a"}, X_Kuno_Csrf=answer["csrf_token"], **own).status, 200)
+        self.assertEqual(self.rig.ask("DELETE", "/session", X_Kuno_Csrf=answer["csrf_token"], **own).status, 204)
+        self.problem(self.rig.get("/status", **own), 401)
+
+    def test_methods_types_and_paths_are_told_apart(self):
+        answer = self.rig.ask("PUT", "/jobs", {"prompt": "a"})
+        self.problem(answer, 405)
+        self.assertEqual(answer.headers["Allow"], "POST, GET, HEAD")
+        self.problem(self.rig.get("/nothing"), 404)
+        self.problem(self.rig.get("/jobs/a/b/c"), 404)
+        self.problem(self.rig.get("/../etc"), 400)
+        self.problem(self.rig.post("/jobs", b"prompt=a", type="text/plain"), 415)
+        self.problem(self.rig.post("/jobs", {"prompt": "a"}, Content_Encoding="gzip"), 415)
+        self.problem(self.rig.post("/inputs", b"GIF89a", type="image/gif"), 415)
+        self.problem(self.rig.get("/jobs?nonsense=1"), 400)
+        self.assertEqual(self.rig.ask("HEAD", "/status").body, b"")
+
+    def test_the_description_is_served(self):
+        answer = self.rig.get("/openapi.yaml")
+        self.assertTrue(answer.body.startswith(b"openapi: 3.1.0"))
+
+    def test_bodies_of_requests_are_read_strictly(self):
+        for body in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000, b'{"prompt":"a\\u0000b"}'):
+            self.problem(self.rig.post("/jobs", body), 400, "json_invalid")
+        for body, pointer in (
+            ([], None),
+            ({}, None),
+            ({"prompt": ""}, "/prompt"),
+            ({"prompt": "a", "stepps": 3}, None),
+            ({"prompt": "a" * 60000}, "/prompt"),
+            ({"prompt": "a", "seed": 1}, "/seed"),
+            ({"prompt": "a", "seed": "9223372036854775808"}, "/seed"),
+            ({"prompt": "a", "size": {"mode": "custom", "width": 1, "height": 64}}, "/size/width"),
+            ({"prompt": "a", "profile": "nobody"}, "/profile"),
+            ({"prompt": "a", "sampler": "nonsense"}, "/sampler"),
+            ({"prompt": "a", "output": {"format": "webp"}}, "/output/format"),
+            ({"prompt": "a", "inputs": [{"input_id": "0" * 64, "role": "source"}]}, "/inputs/0/input_id"),
+        ):
+            self.problem(self.rig.post("/jobs", body), 422, "member_invalid", pointer)
+            self.problem(self.rig.post("/plan", body), 422, "member_invalid", pointer)
+        self.assertIn("stepps", self.rig.post("/jobs", {"prompt": "a", "stepps": 3})["detail"])
+        self.problem(self.rig.post("/jobs", b'{"prompt":"a","prompt":"b"}'), 422)
+
+
+class Jobs(Api):
+    def test_a_job_becomes_a_picture(self):
+        prompt = "a \u5c0f boat \U0001F6A4\nwith \"quotes\" and <|im_start|>"
+        answer = self.rig.post("/jobs", {"prompt": prompt, "seed": "9007199254740993", "batch": 2, "tags": ["x"]})
+        self.assertEqual(answer.status, 202)
+        self.assertEqual(answer.headers["Location"], "/api/v1/jobs/" + answer["id"])
+        job = self.rig.ended(answer["id"])
+        self.assertEqual((job["state"], job["seeds"]), ("completed", ["9007199254740993", "9007199254740994"]))
+        self.assertEqual(job["request"]["prompt"], prompt)
+        self.assertEqual(job["progress"]["fraction"], 1)
+        self.assertEqual([one["index"] for one in job["results"]], [0, 1])
+        for one in job["results"]:
+            picture = self.rig.get(one["content_url"][len("/api/v1") :])
+            self.assertEqual(picture.headers["Content-Type"], "image/png")
+            self.assertEqual(hashlib.sha256(picture.body).hexdigest(), one["sha256"])
+            self.assertEqual(len(picture.body), one["bytes"])
+            item = self.rig.get("/gallery/" + one["gallery_item"])
+            self.assertEqual((item["prompt"], item["seed"], item["job_id"]), (prompt, one["seed"], job["id"]))
+            self.assertEqual(item["recipe"]["seed"], one["seed"])
+        self.assertEqual(len(self.rig.get(f"/gallery?job_id={job['id']}")["items"]), 2)
+
+    def test_a_random_seed_is_chosen_and_told(self):
+        seeds = {self.rig.ended(self.rig.job())["seeds"][0] for _ in range(2)}
+        self.assertEqual(len(seeds), 2)
+
+    def test_a_key_answers_again_and_never_twice(self):
+        body = {"prompt": "once", "seed": "7"}
+        first = self.rig.post("/jobs", body, Idempotency_Key="key-1")
+        again = self.rig.post("/jobs", body, Idempotency_Key="key-1")
+        self.assertEqual((first.status, again.status, again["id"]), (202, 202, first["id"]))
+        self.assertIsNone(first.headers["Idempotency-Replayed"])
+        self.assertEqual(again.headers["Idempotency-Replayed"], "true")
+        self.problem(self.rig.post("/jobs", {"prompt": "two"}, Idempotency_Key="key-1"), 422, "idempotency_key_reused")
+        self.problem(self.rig.post("/jobs", body, Idempotency_Key="a b"), 400)
+        self.problem(self.rig.post("/jobs", body, Idempotency_Key="a" * 256), 400)
+        answers = []
+
+        def same():
+            answers.append(self.rig.post("/jobs", body, Idempotency_Key="key-2")["id"])
+
+        threads = [threading.Thread(target=same) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(set(answers)), 1)
+
+    def test_jobs_are_cancelled_queued_and_running(self):
+        running, queued, last = self.rig.job("ms=20 steps=5000"), self.rig.job("queued"), self.rig.job("last")
+        answer = self.rig.post(f"/jobs/{queued}/cancel")
+        self.assertEqual((answer.status, answer["state"]), (200, "cancelled"))
+        end = time.monotonic() + PATIENCE
+        while self.rig.get(f"/jobs/{running}")["progress"]["step"] is None and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(self.rig.get(f"/jobs/{running}/preview").headers["Content-Type"], "image/png")
+        answer = self.rig.post(f"/jobs/{running}/cancel")
+        self.assertEqual((answer.status, answer["cancel_requested"]), (202, True))
+        self.assertEqual(self.rig.ended(running)["state"], "cancelled")
+        self.assertEqual(self.rig.ended(last)["state"], "completed")
+        answer = self.rig.post(f"/jobs/{last}/cancel")
+        self.assertEqual((answer.status, answer["state"]), (200, "completed"))
+        self.problem(self.rig.post(f"/jobs/{NOBODY}/cancel"), 404)
+
+    def test_failures_have_their_code(self):
+        for code in ("missing_model", "input_invalid", "engine_failed", "engine_lost", "out_of_memory"):
+            job = self.rig.ended(self.rig.job("fails=" + code))
+            self.assertEqual((job["state"], job["error"]["code"]), ("failed", code))
+            self.assertEqual(job["attempts"], 2 if code in ("engine_lost", "out_of_memory") else 1)
+        self.assertIn("engine_lost", [one["code"] for one in self.rig.get("/diagnostics")["recent_errors"]])
+
+    def test_a_job_is_listed_waited_for_repeated_and_forgotten(self):
+        first = self.rig.job("one", seed="5")
+        self.rig.ended(first)
+        answer = self.rig.post(f"/jobs/{first}/retry")
+        self.assertEqual(answer.status, 202)
+        second = self.rig.ended(answer["id"])
+        self.assertEqual((second["seeds"], second["request"]["prompt"]), (["5"], "one"))
+        page = self.rig.get("/jobs?limit=1&state=completed&state=failed")
+        self.assertEqual(page["items"][0]["id"], second["id"])
+        self.assertEqual(self.rig.get("/jobs?limit=1&cursor=" + page["next_cursor"])["items"][0]["id"], first)
+        self.assertEqual(self.rig.get("/jobs?kind=edit")["items"], [])
+        for query in ("limit=0", "limit=201", "limit=x", "state=nonsense", "kind=nonsense"):
+            self.problem(self.rig.get("/jobs?" + query), 422)
+        self.problem(self.rig.get("/jobs?cursor=x"), 400, "cursor_invalid")
+        self.assertEqual(self.rig.ask("DELETE", f"/jobs/{first}").status, 204)
+        self.problem(self.rig.get(f"/jobs/{first}"), 410)
+        self.problem(self.rig.get(f"/jobs/{NOBODY}"), 404)
+        self.problem(self.rig.get("/jobs/nonsense"), 404)
+        running = self.rig.job("ms=50 steps=200")
+        self.problem(self.rig.ask("DELETE", f"/jobs/{running}"), 409)
+        begun = time.monotonic()
+        self.assertIn(self.rig.get(f"/jobs/{running}?wait_ms=100")["state"], ("queued", "running"))
+        self.assertGreaterEqual(time.monotonic() - begun, 0.09)
+        self.rig.post(f"/jobs/{running}/cancel")
+        self.rig.ended(running)
+
+    def test_a_picture_that_is_not_to_be_kept_stays_with_its_job(self):
+        job = self.rig.ended(self.rig.job("private", output={"save_to_gallery": False}))
+        self.assertIsNone(job["results"][0]["gallery_item"])
+        self.assertEqual(self.rig.get(f"/jobs/{job['id']}/results/0").status, 200)
+        self.problem(self.rig.get(f"/jobs/{job['id']}/results/1"), 404)
+        self.problem(self.rig.get(f"/jobs/{job['id']}/results/8"), 404)
+        self.assertEqual(self.rig.get("/gallery?q=private")["items"], [])
+        self.assertEqual(self.rig.get(f"/jobs/{job['id']}/preview").status, 204)
+
+    def test_edits_and_upscales_work_from_inputs(self):
+        source = self.rig.upload(png(96, 64))
+        path = self.rig.folder + "/editor.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/editor", profile).status, 201)
+        inputs = [{"input_id": source, "role": "source"}]
+        self.problem(self.rig.post("/plan", {"prompt": "a", "inputs": inputs}), 422, pointer="/inputs")
+        plan = self.rig.post("/plan", {"prompt": "a", "profile": "editor", "inputs": inputs}).json
+        self.assertEqual((plan["kind"], plan["reference_sizes"][0]["input_id"]), ("edit", source))
+        job = self.rig.ended(self.rig.job("edit", profile="editor", inputs=inputs))
+        self.assertEqual((job["kind"], job["state"]), ("edit", "completed"))
+        item = self.rig.get("/gallery/" + job["results"][0]["gallery_item"])
+        self.assertEqual(item["source_inputs"], [source])
+        answer = self.rig.post("/upscale", {"input_id": source, "upscale": {"factor": 2}})
+        self.assertEqual(answer.status, 202)
+        job = self.rig.ended(answer["id"])
+        self.assertEqual((job["kind"], job["results"][0]["width"], job["results"][0]["height"]), ("upscale", 192, 128))
+        answer = self.rig.post("/upscale", {"gallery_item": item["id"], "upscale": {"width": 320, "height": 320}})
+        self.assertEqual(self.rig.ended(answer["id"])["results"][0]["width"], 320)
+        self.problem(self.rig.post("/upscale", {"gallery_item": NOTHING, "upscale": {}}), 422, pointer="/gallery_item")
+
+
+class Pictures(Api):
+    def test_an_input_is_what_its_bytes_are(self):
+        picture = png(40, 30)
+        answer = self.rig.post("/inputs", picture, type="image/png")
+        own = hashlib.sha256(picture).hexdigest()
+        self.assertEqual((answer.status, answer["input_id"]), (201, own))
+        self.assertEqual((answer["width"], answer["height"], answer["media_type"]), (40, 30, "image/png"))
+        self.assertEqual(answer.headers["Location"], "/api/v1/inputs/" + own)
+        self.assertEqual(self.rig.post("/inputs", picture, type="image/png").status, 200)
+        self.assertEqual(self.rig.get(f"/inputs/{own}/content").body, picture)
+        self.assertIn(own, [one["input_id"] for one in self.rig.get("/inputs?limit=200")["items"]])
+        self.assertEqual(self.rig.ask("DELETE", f"/inputs/{own}").status, 204)
+        self.problem(self.rig.get(f"/inputs/{own}"), 404)
+        self.problem(self.rig.get("/inputs/nonsense"), 404)
+
+    def test_what_is_no_picture_is_refused_and_not_kept(self):
+        for body in (b"", b"text", png(40, 30)[:60], png(4, 30)):
+            self.problem(self.rig.post("/inputs", body, type="image/png"), 422, "input_invalid")
+            self.problem(self.rig.get("/inputs/" + hashlib.sha256(body).hexdigest()), 404)
+
+    def test_parts_of_a_file_and_what_is_known_already(self):
+        picture = png(300, 200, 7)
+        own = self.rig.upload(picture)
+        path = f"/inputs/{own}/content"
+        etag = self.rig.get(path).headers["ETag"]
+        self.assertEqual(self.rig.get(path, If_None_Match=etag).status, 304)
+        self.assertEqual(self.rig.get(path, If_None_Match='"other"').status, 200)
+        size = len(picture)
+        for asked, begin, end in (
+            ("0-9", 0, 10),
+            ("10-", 10, size),
+            ("-5", size - 5, size),
+            (f"5-{size * 2}", 5, size),
+        ):
+            answer = self.rig.get(path, Range="bytes=" + asked)
+            self.assertEqual((answer.status, answer.body), (206, picture[begin:end]))
+            self.assertEqual(answer.headers["Content-Range"], f"bytes {begin}-{end - 1}/{size}")
+        for asked in ("bytes=9-5", f"bytes={size}-", "bytes=-0", "bytes=a-b", "lines=0-9", "bytes=0-1,3-4"):
+            self.assertEqual(self.rig.get(path, Range=asked).body, picture)
+
+    def item(self, prompt="a boat"):
+        return self.rig.ended(self.rig.job(prompt))["results"][0]["gallery_item"]
+
+    def test_the_gallery_is_changed_searched_and_emptied(self):
+        own = self.item("a Lighthouse at dusk")
+        change = {"title": "Evening", "favorite": True, "tags": ["sea", "sky"]}
+        answer = self.rig.ask("PATCH", f"/gallery/{own}", change)
+        self.assertEqual((answer["title"], answer["favorite"], answer["tags"]), ("Evening", True, ["sea", "sky"]))
+        for query in ("q=lighthouse+DUSK", "q=evening", "tag=sky", "favorite=true", "q=sea"):
+            self.assertEqual([one["id"] for one in self.rig.get("/gallery?" + query)["items"]], [own])
+        self.assertEqual(self.rig.get("/gallery?q=lighthouse+boat")["items"], [])
+        self.problem(self.rig.ask("PATCH", f"/gallery/{own}", {}), 422)
+        self.problem(self.rig.ask("PATCH", f"/gallery/{own}", {"title": "a" * 201}), 422, pointer="/title")
+        self.problem(self.rig.get("/gallery?favorite=maybe"), 422)
+        self.problem(self.rig.get("/gallery?job_id=x"), 422)
+        self.assertIsNone(self.rig.ask("PATCH", f"/gallery/{own}", {"title": None})["title"])
+        self.assertEqual(self.rig.ask("DELETE", f"/gallery/{own}").status, 204)
+        self.problem(self.rig.get(f"/gallery/{own}"), 404)
+        self.problem(self.rig.ask("DELETE", f"/gallery/{own}"), 404)
+
+    def test_thumbnails_are_small_and_kept(self):
+        own = self.item()
+        for size in (32, 64):
+            answer = self.rig.get(f"/gallery/{own}/thumbnail?size={size}")
+            width, height = int.from_bytes(answer.body[16:20], "big"), int.from_bytes(answer.body[20:24], "big")
+            self.assertLessEqual(max(width, height), size)
+            self.assertEqual(self.rig.get(f"/gallery/{own}/thumbnail?size={size}").body, answer.body)
+        self.problem(self.rig.get(f"/gallery/{own}/thumbnail?size=31"), 422)
+        self.problem(self.rig.get(f"/gallery/{NOTHING}/thumbnail"), 404)
+
+    def test_copies_go_where_they_are_wanted_and_replace_nothing(self):
+        own = self.item()
+        body = {"directory": self.rig.folder, "file_name": "copy.png"}
+        answer = self.rig.post(f"/gallery/{own}/export", body)
+        self.assertEqual((answer.status, answer["path"]), (201, self.rig.folder + "/copy.png"))
+        with open(answer["path"], "rb") as file:
+            self.assertEqual(file.read(), self.rig.get(f"/gallery/{own}/content").body)
+        self.problem(self.rig.post(f"/gallery/{own}/export", body), 409, "file_exists")
+        for change, pointer in (
+            ({"file_name": "../up.png"}, "/file_name"),
+            ({"directory": self.rig.folder + "/../x"}, "/directory"),
+            ({"directory": "/nonsense/nowhere"}, "/directory"),
+            ({"directory": "/proc/self"}, "/directory"),
+            ({"format": "webp", "file_name": "b.webp"}, "/format"),
+        ):
+            self.problem(self.rig.post(f"/gallery/{own}/export", {**body, **change}), 422, pointer=pointer)
+
+    def test_new_pictures_are_copied_to_the_output_directory(self):
+        folder = os.path.join(self.rig.folder, "out")
+        os.mkdir(folder)
+        self.rig.ask("PATCH", "/settings", {"output_directory": folder})
+        own = self.item("a copy")
+        self.assertEqual(os.listdir(folder), [f"{own}-a-copy.png"])
+        os.chmod(folder, 0o500)
+        self.rig.ask("PATCH", "/settings", {"output_directory": None})
+        self.item("no copy")
+        self.assertEqual(len(os.listdir(folder)), 1)
+
+    def test_own_pictures_are_known_by_their_recipe(self):
+        own = self.item("known")
+        picture = self.rig.get(f"/gallery/{own}/content").body
+        answer = self.rig.post("/recipes/inspect", picture, type="image/png").json
+        self.assertEqual((answer["source"], answer["recipe"]["prompt"]), ("kuno", "known"))
+        self.assertEqual(self.rig.post("/jobs", answer["recipe"]).status, 202)
+        self.assertEqual(self.rig.post("/recipes/inspect", png(17, 17), type="image/png")["source"], "none")
+        self.problem(self.rig.post("/recipes/inspect", b"text", type="image/png"), 422)
+
+
+class Service(Api):
+    def test_status_engine_and_capabilities(self):
+        status = self.rig.get("/status").json
+        self.assertEqual((status["active_profile"], status["setup_needed"]), ("demo", False))
+        self.assertRegex(status["event_id"], r"^[0-9a-f]{8}-\d+$")
+        for word in ("stop", "start", "restart"):
+            self.assertEqual(self.rig.post("/engine/" + word).status, 202)
+        self.assertEqual(self.rig.get("/engine")["state"], "ready")
+        self.assertEqual(self.rig.get("/capabilities?profile=demo")["output_formats"], ["png"])
+        self.problem(self.rig.get("/capabilities?profile=nobody"), 404)
+        self.problem(self.rig.get("/capabilities?profile=A"), 422)
+
+    def test_nothing_begins_while_the_engine_is_stopped(self):
+        self.rig.post("/engine/stop")
+        job = self.rig.job()
+        time.sleep(0.1)
+        self.assertEqual(self.rig.get(f"/jobs/{job}")["state"], "queued")
+        self.rig.post("/engine/start")
+        self.assertEqual(self.rig.ended(job)["state"], "completed")
+
+    def test_settings_are_changed_by_one_at_a_time(self):
+        answer = self.rig.get("/settings")
+        etag = answer.headers["ETag"]
+        self.assertFalse(answer["telemetry"])
+        changed = self.rig.ask("PATCH", "/settings", {"default_preset": "quality", "ui": {"a": [1]}}, If_Match=etag,
+                               type="application/merge-patch+json")
+        self.assertEqual((changed["default_preset"], changed["ui"]), ("quality", {"a": [1]}))
+        self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=etag), 412)
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match="*").status, 200)
+        for change, pointer in (
+            ({}, None),
+            ({"telemetry": True}, None),
+            ({"engine_port": 0}, "/engine_port"),
+            ({"output_directory": "relative"}, "/output_directory"),
+            ({"upscale_blend": 2}, "/upscale_blend"),
+            ({"ui": []}, "/ui"),
+        ):
+            self.problem(self.rig.ask("PATCH", "/settings", change), 422, pointer=pointer)
+
+    def test_profiles_are_put_used_and_dropped(self):
+        path = self.rig.folder + "/d.safetensors"
+        body = {"model": "qwen-image-2.1", "variant": "turbo", "files": [{"role": "diffusion", "path": path}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/mine", body).status, 201)
+        answer = self.rig.ask("PUT", "/models/mine", {**body, "title": "Mine"})
+        self.assertEqual((answer.status, answer["title"], answer["ready"]), (200, "Mine", False))
+        self.problem(self.rig.post("/models/mine/activate"), 409, "missing_model")
+        self.problem(self.rig.post("/jobs", {"prompt": "a", "profile": "mine"}), 409, "missing_model")
+        plan = self.rig.post("/plan", {"prompt": "a", "profile": "mine"}).json
+        self.assertEqual(plan["blocking"][0]["code"], "missing_model")
+        with open(path, "wb") as file:
+            file.write(b"x")
+        self.assertTrue(self.rig.post("/models/mine/activate")["active"])
+        self.assertEqual([one["name"] for one in self.rig.get("/models")["items"]], ["demo", "mine"])
+        self.problem(self.rig.ask("PUT", "/models/demo", body), 409, "profile_is_fixed")
+        self.problem(self.rig.ask("DELETE", "/models/demo"), 409)
+        self.problem(self.rig.ask("PUT", "/models/mine", {**body, "model": "nonsense"}), 422, pointer="/model")
+        self.problem(self.rig.ask("PUT", "/models/Mine", body), 422)
+        self.assertEqual(self.rig.ask("DELETE", "/models/mine").status, 204)
+        self.assertEqual(self.rig.get("/status")["active_profile"], "demo")
+        self.problem(self.rig.get("/models/mine"), 404)
+        answer = self.rig.post("/models/scan", {"directory": self.rig.folder})
+        self.assertEqual(answer.status, 200)
+        self.problem(self.rig.post("/models/scan", {"directory": "relative"}), 422)
+        self.problem(self.rig.post("/models/scan", {"directory": "/nonsense"}), 404)
+
+    def test_downloads_are_none(self):
+        self.assertEqual(self.rig.get("/catalog").json, {"items": []})
+        self.assertEqual(self.rig.get("/downloads").json, {"items": [], "next_cursor": None})
+        self.problem(self.rig.post("/downloads", {"artifact": "x", "accept_license": True}), 404)
+        self.problem(self.rig.post("/downloads", {"artifact": "x"}), 422)
+        self.problem(self.rig.get("/downloads/dl_0123456789abcdefghjkmnpqrs"), 404)
+
+    def test_diagnostics_say_nothing_of_what_people_write(self):
+        canary = "canary-in-a-prompt"
+        self.rig.ended(self.rig.job(canary + " fails=engine_failed"))
+        for path in ("/diagnostics", "/diagnostics/report"):
+            answer = self.rig.get(path)
+            self.assertEqual(answer.status, 200)
+            self.assertNotIn(canary.encode(), answer.body)
+            self.assertNotIn(self.rig.folder.encode(), answer.body)
+        self.assertNotIn(canary, self.rig.log)
+
+
+class Events(Api):
+    def test_a_job_is_told_from_beginning_to_end(self):
+        with self.rig.events("/events?topics=jobs,gallery") as events:
+            job = self.rig.job("ms=150 steps=3")
+            kinds, numbers = [], []
+            for event in events:
+                kinds.append(event.kind)
+                numbers.append(int(event.id.split("-")[1]))
+                if event.kind == "job.completed":
+                    break
+        self.assertEqual(numbers, sorted(set(numbers)))
+        self.assertEqual(kinds[:2], ["job.queued", "job.started"])
+        for kind in ("job.progress", "job.preview", "gallery.added"):
+            self.assertIn(kind, kinds)
+        self.assertEqual(event.data["id"], job)
+
+    def test_a_watcher_goes_on_by_the_last_id(self):
+        last = self.rig.get("/status")["event_id"]
+        job = self.rig.job()
+        self.rig.ended(job)
+        for headers, path in (({"Last_Event_ID": last}, "/events"), ({}, "/events?last_event_id=" + last)):
+            with self.rig.events(path, **headers) as events:
+                first = next(events)
+                self.assertEqual((first.kind, first.data["id"]), ("job.queued", job))
+        boot = last.split("-")[0]
+        for own, reason in (("00000000-1", "restarted"), (boot + "-999999", "unknown_id")):
+            with self.rig.events(Last_Event_ID=own) as events:
+                first = next(events)
+                self.assertEqual((first.kind, first.data["reason"]), ("stream.reset", reason))
+        self.problem(self.rig.get("/events?last_event_id=x"), 400)
+        self.problem(self.rig.get("/events?topics=nonsense"), 400)
+        self.problem(self.rig.get("/events", Accept="application/json"), 406)
+
+    def test_the_stream_of_a_job_ends_with_it(self):
+        job = self.rig.job("ms=50 steps=3")
+        with self.rig.events(f"/jobs/{job}/events") as events:
+            kinds = [event.kind for event in events]
+        self.assertEqual(kinds[-1], "job.completed")
+        with self.rig.events(f"/jobs/{job}/events") as events:
+            self.assertEqual([event.kind for event in events], ["job.completed"])
+        self.problem(self.rig.get(f"/jobs/{NOBODY}/events"), 404)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,191 @@
+"""What the studio survives: many clients, being killed, storage that is not there, slow readers."""
+
+import os
+import random
+import signal
+import socket
+import sqlite3
+import threading
+import time
+import unittest
+
+from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
+
+JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
+CLIENTS = int(os.environ.get("STUDIO_CLIENTS", "15"))
+DEATHS = int(os.environ.get("STUDIO_DEATHS", "3"))
+
+
+def descriptors(rig):
+    return len(os.listdir(f"/proc/{rig.process.pid}/fd"))
+
+
+def agree(test, rig):
+    """The gallery, its files and the results of jobs say the same."""
+    items, cursor = [], ""
+    while cursor is not None:
+        page = rig.get("/gallery?limit=200" + (f"&cursor={cursor}" if cursor else ""))
+        items += page["items"]
+        cursor = page["next_cursor"]
+    names = set(os.listdir(os.path.join(rig.folder, "studio", "gallery")))
+    test.assertEqual(len(names), 2 * len(items))
+    test.assertFalse([one["id"] for one in items if one["missing"]])
+    with sqlite3.connect(os.path.join(rig.folder, "studio", "studio.db")) as database:
+        rows = database.execute("SELECT item FROM results").fetchall()
+    test.assertEqual({one["id"] for one in items}, {row[0] for row in rows})
+
+
+class Life(unittest.TestCase):
+    def test_many_clients_and_every_job_ends_once(self):
+        with Rig() as rig:
+            rig.ended(rig.job())
+            before = descriptors(rig)
+            own, failures = [], []
+            ends, done = {}, threading.Event()
+
+            def watch():
+                try:
+                    with rig.events() as events:
+                        for event in events:
+                            if event.kind in ("job.completed", "job.failed", "job.cancelled"):
+                                ends[event.data["id"]] = ends.get(event.data["id"], 0) + 1
+                            if event.kind == "settings.updated":
+                                break
+                finally:
+                    done.set()
+
+            def leave_in_the_middle():
+                with socket.create_connection(("127.0.0.1", rig.port)) as client:
+                    client.sendall(f"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: "
+                                   f"Bearer {TOKEN}\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{{"
+                                   .encode())
+
+            def client(seed):
+                dice = random.Random(seed)
+                try:
+                    for _ in range(JOBS // CLIENTS):
+                        fails = dice.choice(("", "", "", "engine_lost", "engine_failed", "out_of_memory"))
+                        words = f"steps={dice.randrange(4)} fails={fails}"
+                        job = rig.job(words, batch=dice.choice((1, 1, 2)))
+                        own.append(job)
+                        if dice.random() < 0.3:
+                            rig.post(f"/jobs/{dice.choice(own)}/cancel")
+                        if dice.random() < 0.1:
+                            leave_in_the_middle()
+                except Exception as failure:
+                    failures.append(failure)
+
+            threading.Thread(target=watch, daemon=True).start()
+            time.sleep(0.3)
+            clients = [threading.Thread(target=client, args=(seed,)) for seed in range(CLIENTS)]
+            for one in clients:
+                one.start()
+            for one in clients:
+                one.join()
+            self.assertEqual(failures, [])
+            states = {job: rig.ended(job)["state"] for job in own}
+            rig.ask("PATCH", "/settings", {"upscale_blend": 0.5})  # the watcher's last event
+            self.assertTrue(done.wait(PATIENCE))
+            self.assertEqual(len(states), JOBS // CLIENTS * CLIENTS)
+            self.assertEqual({job: ends.get(job) for job in own}, {job: 1 for job in own})
+            self.assertEqual(set(states.values()), set(ENDED))
+            agree(self, rig)
+            time.sleep(0.2)
+            self.assertLessEqual(descriptors(rig), before + 1)
+
+    def test_jobs_survive_the_death_of_the_service(self):
+        with Rig() as rig:
+            own = [rig.job("ms=5 steps=3", batch=2) for _ in range(10)]
+            for death in range(DEATHS):
+                time.sleep(0.05 + 0.05 * death)
+                rig.end(signal.SIGKILL)
+                rig.begin()
+            for job in own:
+                ended = rig.ended(job)
+                self.assertEqual(ended["state"], "completed", ended["error"])
+                self.assertEqual([one["index"] for one in ended["results"]], [0, 1])
+            agree(self, rig)
+
+    def test_a_job_that_kills_the_service_is_given_up(self):
+        with Rig() as rig:
+            job = rig.job("kill")
+            for _ in range(8):
+                rig.process.wait(PATIENCE)
+                rig.begin_after_death()
+                if rig.survives(0.5):
+                    break
+            ended = rig.ended(job)
+            self.assertEqual((ended["state"], ended["error"]["code"]), ("failed", "engine_lost"))
+            self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
+
+    def test_the_running_job_ends_before_the_service(self):
+        rig = Rig()
+        try:
+            job, waits = rig.job("ms=100 steps=5"), rig.job("waits")
+            end = time.monotonic() + PATIENCE
+            while rig.get(f"/jobs/{job}")["state"] == "queued" and time.monotonic() < end:
+                time.sleep(0.01)
+            self.assertEqual(rig.post("/service/stop").status, 202)
+            self.assertEqual(rig.process.wait(PATIENCE), 0)
+            rig.begin()
+            self.assertEqual(rig.get(f"/jobs/{job}")["state"], "completed")
+            self.assertEqual(rig.ended(waits)["state"], "completed")
+        finally:
+            rig.close()
+
+    def test_a_database_in_other_hands_is_told_and_waited_for(self):
+        with Rig() as rig:
+            job = rig.job("ms=50 steps=10")
+            other = sqlite3.connect(os.path.join(rig.folder, "studio", "studio.db"), isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            answer = rig.post("/jobs", {"prompt": "a"})
+            self.assertEqual((answer.status, answer["code"]), (503, "storage_busy"))
+            self.assertEqual(answer.headers["Retry-After"], "2")
+            self.assertEqual(rig.get("/health").status, 200)
+            self.assertEqual(rig.get(f"/jobs/{job}").status, 200)  # reading goes on
+            time.sleep(1)
+            other.execute("ROLLBACK")
+            other.close()
+            ended = rig.ended(job)
+            self.assertEqual((ended["state"], ended["attempts"]), ("completed", 1))
+
+    def test_a_damaged_database_costs_no_picture(self):
+        with Rig() as rig:
+            item = rig.ended(rig.job("kept"))["results"][0]["gallery_item"]
+            rig.end()
+            path = os.path.join(rig.folder, "studio", "studio.db")
+            with open(path, "r+b") as file:
+                file.write(b"this is no database" * 500)
+            rig.begin()
+            self.assertEqual(rig.get(f"/gallery/{item}")["prompt"], "kept")
+            self.assertEqual(rig.get(f"/gallery/{item}/content").status, 200)
+            checks = {one["id"]: one["status"] for one in rig.get("/diagnostics")["checks"]}
+            self.assertEqual(checks["database"], "warning")
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+
+    def test_a_slow_reader_takes_no_memory_and_holds_nobody(self):
+        with Rig() as rig:
+            picture = png(3000, 3000, 1) + os.urandom(16 << 20)
+            own = rig.post("/inputs", picture, type="image/png")
+            self.assertEqual(own.status, 201)
+            with open(f"/proc/{rig.process.pid}/statm") as file:
+                before = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            slow = []
+            for _ in range(8):
+                client = socket.create_connection(("127.0.0.1", rig.port))
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.sendall(f"GET /api/v1/inputs/{own['input_id']}/content HTTP/1.1\r\n"
+                               f"Host: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+                slow.append(client)
+            time.sleep(0.5)
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            with open(f"/proc/{rig.process.pid}/statm") as file:
+                now = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            self.assertLess(now - before, 8 * (4 << 20))
+            for client in slow:
+                client.close()
+            self.assertEqual(len(rig.get(f"/inputs/{own['input_id']}/content").body), len(picture))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,283 @@
+/* What a request means: way of working, sizes, steps, memory, time. */
+#include "studio_test.h"
+
+#include <math.h>
+
+#include "studio/planner.h"
+
+#define ID_A   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define ID_B   "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define SOURCE "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"source\"}]"
+#define MASKED                                                                                                         \
+    "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"source\"},"                                                     \
+    "{\"input_id\":\"" ID_B "\",\"role\":\"mask\"}]"
+#define MASK_ALONE "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"mask\"}]"
+#define REFERENCES                                                                                                     \
+    "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"reference\"},"                                                  \
+    "{\"input_id\":\"" ID_B "\",\"role\":\"reference\"}]"
+
+static kn_store *store;
+static kn_model_list models;
+static kn_studio_settings settings;
+static kn_upscaler_list upscalers;
+
+static int begin(void **state) {
+    static const char profiles[] =
+        "[model_profiles.turbo]\narchitecture = \"qwen-image-2.1\"\nvariant = \"turbo\"\n"
+        "diffusion_model = \"d.safetensors\"\ntext_encoder = \"t.safetensors\"\nvae = \"v.safetensors\"\n"
+        "[model_profiles.zimage]\narchitecture = \"z-image\"\nvariant = \"base\"\n"
+        "diffusion_model = \"d.safetensors\"\ntext_encoder = \"t.safetensors\"\nvae = \"v.safetensors\"\n";
+    char path[100];
+    kn_error problem = { 0 };
+    if (make_folder(state) != 0)
+        return -1;
+    store = open_store();
+    GOOD(kn_store_write(store, ".", "models.toml", profiles, strlen(profiles), &err));
+    static const char *const files[] = { "d.safetensors", "t.safetensors", "v.safetensors" };
+    for (size_t i = 0; i < KN_COUNT(files); i++)
+        GOOD(kn_store_write(store, ".", files[i], "x", 1, &err));
+    snprintf(path, sizeof path, "%s/models.toml", folder);
+    GOOD(kn_profiles_list(store, path, &models, &problem, &err));
+    if (problem.code)
+        fail_msg("%s", problem.text);
+    GOOD(kn_studio_settings_load(store, folder, &settings, &err));
+    kn_upscalers_find(folder, &upscalers);
+    return 0;
+}
+
+static int done(void **state) {
+    kn_upscalers_free(&upscalers);
+    kn_studio_settings_free(&settings);
+    kn_profiles_list_free(&models);
+    kn_store_close(store);
+    return remove_folder(state);
+}
+
+/* With a source of 3000 x 2000 and a second picture of 640 x 480. */
+static bool plan(const char *body, bool upscale, const char *profile, uint64_t memory, kn_studio_plan *ret,
+                 char *pointer, size_t room) {
+    static const struct { uint32_t width, height; } sizes[] = { { 3000, 2000 }, { 640, 480 } };
+    KN_AUTO_BUF where;
+    kn_studio_request r;
+    kn_error err = { 0 };
+    kn_buf_init(&where, 600);
+    if (!kn_request_read(body, strlen(body), upscale, &r, &where, &err))
+        fail_msg("%s: %s", body, err.text);
+    kn_plan_setting with = { .profile = kn_profiles_named(&models, profile),
+                             .settings = &settings,
+                             .upscalers = &upscalers,
+                             .memory_bytes = memory,
+                             .kinds = ~0u,
+                             .resizes = true,
+                             .input_count = r.input_count };
+    assert_non_null(with.profile);
+    for (size_t i = 0; i < r.input_count; i++) {
+        memcpy(with.inputs[i].id, r.inputs[i].id, sizeof r.inputs[i].id);
+        with.inputs[i].role = r.inputs[i].role;
+        with.inputs[i].width = sizes[i % 2].width;
+        with.inputs[i].height = sizes[i % 2].height;
+    }
+    bool good = kn_plan_request(&r, &with, ret, &where, &err);
+    snprintf(pointer, room, "%s", good ? "" : where.data);
+    kn_request_free(&r);
+    return good;
+}
+
+static void a_request_says_how_it_is_worked_on(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *profile;
+        kn_studio_kind kind;
+        const char *pointer; /* NULL: it can be meant so */
+    } rows[] = {
+        { "{\"prompt\":\"a\"}", "turbo", KN_KIND_TEXT_TO_IMAGE, NULL },
+        { "{\"prompt\":\"a\"," SOURCE "}", "turbo", KN_KIND_EDIT, NULL },
+        { "{\"prompt\":\"a\"," REFERENCES "}", "turbo", KN_KIND_EDIT, NULL },
+        { "{\"prompt\":\"a\"," MASKED "}", "turbo", KN_KIND_INPAINT, NULL },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", "turbo", KN_KIND_OUTPAINT, NULL },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":0}}", "turbo", KN_KIND_EDIT, NULL },
+        { "{\"prompt\":\"a\",\"kind\":\"edit\"}", "turbo", 0, "/kind" },
+        { "{\"prompt\":\"a\",\"kind\":\"text_to_image\"," SOURCE "}", "turbo", 0, "/kind" },
+        { "{\"prompt\":\"a\"," MASK_ALONE "}", "turbo", 0, "/inputs" },
+        { "{\"prompt\":\"a\",\"outpaint\":{\"left\":100}}", "turbo", 0, "/inputs" },
+        { "{\"prompt\":\"a\"," SOURCE "}", "zimage", 0, "/inputs" },
+        { "{\"prompt\":\"a\"," MASKED "}", "zimage", KN_KIND_INPAINT, NULL },
+        { "{\"prompt\":\"a\",\"sampler\":\"nonsense\"}", "turbo", 0, "/sampler" },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"source\"}}", "turbo", 0, "/size/mode" },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"auto\",\"aspect_ratio\":\"99:1\"}}", "turbo", 0, "/size" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_studio_plan p;
+        char pointer[600];
+        bool good = plan(rows[i].body, false, rows[i].profile, UINT64_MAX, &p, pointer, sizeof pointer);
+        if (good != !rows[i].pointer || (good && p.kind != rows[i].kind))
+            fail_msg("%s is %s %s", rows[i].body, good ? kn_studio_kinds[p.kind] : "refused at", pointer);
+        if (!good)
+            assert_string_equal(pointer, rows[i].pointer);
+    }
+}
+
+static void sizes_follow_preset_shape_and_source(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *profile;
+        uint32_t work[2], result[2];
+    } rows[] = {
+        { "{\"prompt\":\"a\"}", "turbo", { 1024, 1024 }, { 1024, 1024 } },
+        { "{\"prompt\":\"a\",\"preset\":\"balanced\"}", "turbo", { 1536, 1536 }, { 1536, 1536 } },
+        { "{\"prompt\":\"a\",\"preset\":\"quality\"}", "turbo", { 2048, 2048 }, { 2048, 2048 } },
+        { "{\"prompt\":\"a\"}", "demo", { 128, 128 }, { 128, 128 } },
+        { "{\"prompt\":\"a\",\"preset\":\"quality\"}", "demo", { 256, 256 }, { 256, 256 } },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"auto\",\"aspect_ratio\":\"3:2\"}}",
+          "turbo",
+          { 1248, 832 },
+          { 1248, 832 } },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"2k\",\"aspect_ratio\":\"16:9\"}}",
+          "turbo",
+          { 2736, 1536 },
+          { 2736, 1536 } },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"custom\",\"width\":1000,\"height\":500}}",
+          "turbo",
+          { 1008, 512 },
+          { 1000, 500 } },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"custom\",\"width\":4000,\"height\":2000}}",
+          "turbo",
+          { 1456, 720 },
+          { 4000, 2000 } },
+        { "{\"prompt\":\"a\"," SOURCE "}", "turbo", { 1248, 832 }, { 1248, 832 } },
+        { "{\"prompt\":\"a\"," SOURCE ",\"size\":{\"mode\":\"source\"}}", "turbo", { 1248, 832 }, { 3000, 2000 } },
+        { "{\"prompt\":\"a\"," MASKED "}", "turbo", { 1248, 832 }, { 3000, 2000 } },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":500,\"right\":500}}",
+          "turbo",
+          { 1440, 736 },
+          { 4000, 2016 } },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_studio_plan p;
+        char pointer[600];
+        assert_true(plan(rows[i].body, false, rows[i].profile, UINT64_MAX, &p, pointer, sizeof pointer));
+        if (p.working_width != rows[i].work[0] || p.working_height != rows[i].work[1] ||
+            p.result_width != rows[i].result[0] || p.result_height != rows[i].result[1])
+            fail_msg("%s: works at %u x %u for %u x %u", rows[i].body, p.working_width, p.working_height,
+                     p.result_width, p.result_height);
+        assert_int_equal(p.working_width % 16, 0);
+        assert_int_equal(p.blocking_count, 0);
+    }
+}
+
+static void what_is_larger_than_drawn_is_enlarged(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    assert_true(plan("{\"prompt\":\"a\"}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_string_equal(p.upscaler, "");
+    assert_true(
+        plan("{\"prompt\":\"a\",\"upscale\":{\"factor\":2}}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.result_width, 2048);
+    assert_string_equal(p.upscaler, "lanczos");
+    assert_true(plan("{\"prompt\":\"a\",\"upscale\":{\"factor\":2,\"upscaler\":\"nonsense\"}}", false, "turbo",
+                     UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.blocking_count, 1);
+    assert_string_equal(p.blocking[0].code, "missing_model");
+    assert_true(plan("{\"upscale\":{\"factor\":4},\"input_id\":\"" ID_A "\"}", true, "turbo", UINT64_MAX, &p, pointer,
+                     sizeof pointer));
+    assert_int_equal(p.kind, KN_KIND_UPSCALE);
+    assert_int_equal(p.result_width, 12000);
+    assert_false(plan("{\"upscale\":{\"factor\":8},\"input_id\":\"" ID_A "\"}", true, "turbo", UINT64_MAX, &p, pointer,
+                      sizeof pointer));
+    assert_string_equal(pointer, "/upscale");
+}
+
+static void a_picture_shrinks_until_memory_does(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    const char *body = "{\"prompt\":\"a\",\"preset\":\"quality\"}";
+    assert_true(plan(body, false, "turbo", (uint64_t)2 << 30, &p, pointer, sizeof pointer));
+    assert_int_equal(p.note_count, 1);
+    assert_string_equal(p.notes[0].code, "size_reduced_for_memory");
+    assert_true(p.working_width < 2048 && p.working_width > 256);
+    assert_true(p.estimate_bytes <= p.budget_bytes);
+    assert_true(plan(body, false, "turbo", (uint64_t)100 << 20, &p, pointer, sizeof pointer));
+    assert_string_equal(p.blocking[0].code, "out_of_memory");
+    settings.memory_override_mib = 32 << 10; /* wins over what was found */
+    assert_true(plan(body, false, "turbo", (uint64_t)100 << 20, &p, pointer, sizeof pointer));
+    assert_int_equal(p.blocking_count, 0);
+    assert_int_equal(p.budget_bytes, (uint64_t)32 << 30);
+}
+
+static void turbo_has_its_own_steps_and_no_negative_prompt(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    assert_true(
+        plan("{\"prompt\":\"a\",\"negative_prompt\":\"b\"}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    /* of the checkpoint's own description */
+    static const double sigmas[] = { 1, .978453, .95418, .926626, .89508, .845148, .704534, .414568, 0 };
+    assert_int_equal(p.steps, 8);
+    for (size_t i = 0; i < KN_COUNT(sigmas); i++)
+        assert_true(fabs((double)p.sigmas.at[i] - sigmas[i]) < 1e-6);
+    assert_string_equal(p.sampler, "euler");
+    assert_string_equal(p.notes[0].code, "negative_prompt_ignored");
+    assert_true(
+        plan("{\"prompt\":\"a\",\"negative_prompt\":\"b\"}", false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.note_count, 0);
+}
+
+static void time_is_told_only_by_a_machine_that_was_measured(void **state) {
+    (void)state;
+    kn_studio_plan p, larger;
+    char pointer[600];
+    assert_true(plan("{\"prompt\":\"a\"}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_true(p.seconds < 0);
+    assert_true(plan("{\"prompt\":\"a\",\"preset\":\"quality\"}", false, "turbo", UINT64_MAX, &larger, pointer,
+                     sizeof pointer));
+    assert_true(larger.units > 4 * p.units && larger.units < 16 * p.units);
+}
+
+static void references_are_seen_at_their_own_sizes(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    assert_true(plan("{\"prompt\":\"a\"," REFERENCES "}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.reference_count, 2);
+    assert_int_equal(p.references[0].width, 1248);
+    assert_int_equal(p.references[0].height, 832);
+    assert_int_equal(p.references[1].width, 1184);
+    assert_int_equal(p.references[1].height, 896);
+}
+
+static void a_plan_is_complete_as_clients_see_it(void **state) {
+    (void)state;
+    static const char *const members[] = {
+        "kind",        "profile",   "working_width",   "working_height", "result_width",      "result_height",
+        "source_crop", "paste",     "steps",           "guidance",       "sampler",           "sigmas",
+        "upscaler",    "tile_size", "reference_sizes", "memory",         "estimated_seconds", "notes",
+        "blocking",
+    };
+    kn_studio_plan p;
+    char pointer[600];
+    assert_true(plan("{\"prompt\":\"a\"," MASKED "}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    json_t *j = kn_studio_plan_json(&p);
+    assert_non_null(j);
+    for (size_t i = 0; i < KN_COUNT(members); i++)
+        if (!json_object_get(j, members[i]))
+            fail_msg("%s is missing", members[i]);
+    json_decref(j);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, done)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_request_says_how_it_is_worked_on),
+        TEST(sizes_follow_preset_shape_and_source),
+        TEST(what_is_larger_than_drawn_is_enlarged),
+        TEST(a_picture_shrinks_until_memory_does),
+        TEST(turbo_has_its_own_steps_and_no_negative_prompt),
+        TEST(time_is_told_only_by_a_machine_that_was_measured),
+        TEST(references_are_seen_at_their_own_sizes),
+        TEST(a_plan_is_complete_as_clients_see_it),
+    };
+    return cmocka_run_group_tests_name("studio planner", tests, NULL, NULL);
+}
