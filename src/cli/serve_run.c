@@ -10,9 +10,12 @@
 
 #include "cli/report.h"
 #include "cli/serve.h"
+#include "cli/serve_studio.h"
 #include "cli/service.h"
 #include "gateway/gateway.h"
 #include "gateway/state.h"
+
+enum { STUDIO_MS = 5000 };
 
 typedef struct service {
     kn_loop *loop;
@@ -20,7 +23,10 @@ typedef struct service {
     const kn_config *config;
     const char *config_from; /* NULL: there is none */
     char token_from[PATH_MAX];
-    kn_error failure; /* why it could not begin */
+    kn_error failure;        /* why it could not begin */
+    kn_serve_studio *studio; /* NULL: there is none */
+    kn_timer patience;       /* for the studio, when the gateway has ended */
+    bool stops, gateway_ended, studio_ended;
 } service;
 
 /* One line at a time on standard error, where the service manager collects them. */
@@ -46,15 +52,47 @@ static void raise_descriptor_limit(void) {
     }
 }
 
-static void stopped(void *ctx) {
-    const service *s = ctx;
+static void end(kn_timer *t) {
+    const service *s = KN_HOLDER(t, service, patience);
     kn_loop_stop(s->loop);
 }
 
-static void signal_came(void *ctx, int number) {
+static void end_if_all_ended(service *s) {
+    if (s->gateway_ended && s->studio_ended)
+        kn_loop_stop(s->loop);
+    else if (s->gateway_ended) /* it has waited for what runs; the studio may still be writing it down */
+        kn_loop_timer_after(s->loop, &s->patience, STUDIO_MS);
+}
+
+static void gateway_ended(void *ctx) {
     service *s = ctx;
+    s->gateway_ended = true;
+    end_if_all_ended(s);
+}
+
+static void studio_ended(void *ctx) {
+    service *s = ctx;
+    s->studio_ended = true;
+    end_if_all_ended(s);
+}
+
+/* Again: at once. */
+static void stop(void *ctx) {
+    service *s = ctx;
+    if (s->stops) {
+        kn_loop_stop(s->loop);
+        return;
+    }
+    s->stops = true;
+    s->studio_ended = !s->studio;
+    if (s->studio)
+        kn_serve_studio_stop(s->studio, studio_ended, s);
+    kn_gateway_stop(s->gateway, gateway_ended, s);
+}
+
+static void signal_came(void *ctx, int number) {
     (void)number;
-    kn_gateway_stop(s->gateway, stopped, s);
+    stop(ctx);
 }
 
 static bool watch_signals(service *s, kn_error *err) {
@@ -105,6 +143,23 @@ static void failed(void *ctx, const kn_error *err) {
     kn_loop_stop(s->loop);
 }
 
+static bool begin_studio(service *s, const char *token, kn_error *err) {
+    const kn_serve_studio_setup setup = { .loop = s->loop,
+                                          .config = s->config,
+                                          .token = token,
+                                          .lease = kn_gateway_lease(s->gateway),
+                                          .log = log_line,
+                                          .leave = stop,
+                                          .ctx = s };
+    if (!s->config->studio.len)
+        return true;
+    if (!kn_serve_studio_new(&setup, &s->studio, err))
+        return false;
+    fprintf(stderr, "kuno: studio at http://%s/api/v1 with the control token\n",
+            kn_address_print(&s->config->studio).text);
+    return true;
+}
+
 static bool serve(service *s, kn_error *err) {
     kn_token token;
     if (!find_token(s->config, s->config_from, &token, s->token_from, sizeof s->token_from, err))
@@ -116,7 +171,7 @@ static bool serve(service *s, kn_error *err) {
                                      .failed = failed,
                                      .log = log_line,
                                      .ctx = s };
-    bool ok = kn_gateway_new(&setup, &s->gateway, err);
+    bool ok = kn_gateway_new(&setup, &s->gateway, err) && begin_studio(s, token.text, err);
     explicit_bzero(&token, sizeof token);
     ok = ok && kn_loop_run(s->loop, err);
     return ok && (!s->failure.code || kn_fail(err, s->failure.code, "%s", s->failure.text));
@@ -124,13 +179,16 @@ static bool serve(service *s, kn_error *err) {
 
 int kn_serve_run(const kn_serve_options *o) {
     kn_config c;
-    service s = { .config = &c };
+    service s = { .config = &c, .patience.fired = end };
     kn_error err = { 0 };
     keep_memory_private();
     raise_descriptor_limit();
     if (!kn_service_config(o->config, &c, &s.config_from, &err))
         return kn_report("config", &err);
     bool ok = kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) && serve(&s, &err);
+    if (s.loop)
+        kn_loop_timer_close(s.loop, &s.patience);
+    kn_serve_studio_free(s.studio);
     kn_gateway_free(s.gateway);
     if (s.loop)
         kn_loop_free(s.loop);

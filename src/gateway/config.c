@@ -19,6 +19,8 @@ enum {
     DEVICE_INDEX_MAX = 255,
 };
 
+#define STUDIO_ADDRESS "127.0.0.1:39151"
+
 static void copy_address(kn_address *into, const char *text) {
     kn_address_parse(text, into, NULL);
 }
@@ -232,6 +234,15 @@ static bool check_workers(const kn_config *c, kn_error *err) {
     return true;
 }
 
+static bool check_studio(const kn_config *c, kn_error *err) {
+    const kn_address *taken[] = { &c->listen, &c->upstream, &c->control };
+    for (size_t i = 0; c->studio.len && i < KN_COUNT(taken); i++)
+        if (kn_address_port(&c->studio) == kn_address_port(taken[i]))
+            return kn_fail(err, KN_E_USAGE, "studio.listen: port %u is that of %s", kn_address_port(&c->studio),
+                           (const char *[]){ "listen", "upstream", "control" }[i]);
+    return true;
+}
+
 static bool check_ports(const kn_config *c, kn_error *err) {
     const uint16_t listen = kn_address_port(&c->listen), control = kn_address_port(&c->control),
                    upstream = kn_address_port(&c->upstream);
@@ -240,6 +251,29 @@ static bool check_ports(const kn_config *c, kn_error *err) {
                        upstream == control ? "control" : "listen", upstream == control ? control : listen,
                        upstream == control || listen == upstream ? "upstream" : "control");
     return true;
+}
+
+enum { STUDIO_LISTEN, STUDIO_MODELS, STUDIO_ISOLATION };
+static const char *const studio_keys[] = {
+    [STUDIO_LISTEN] = "listen",
+    [STUDIO_MODELS] = "models",
+    [STUDIO_ISOLATION] = "isolation",
+};
+
+static void read_studio(const kn_form *outer, kn_config *c) {
+    static const char *const isolations[] = { "best-effort", "required" };
+    kn_form f;
+    size_t isolation = 0;
+    copy_address(&c->studio, STUDIO_ADDRESS);
+    kn_form_open(&f, outer->j, outer, studio_keys, KN_COUNT(studio_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case STUDIO_LISTEN: read_address(&f, true, &c->studio); break;
+        case STUDIO_MODELS: read_path(&f, NULL, &c->studio_models); break;
+        case STUDIO_ISOLATION: kn_form_word(&f, isolations, KN_COUNT(isolations), &isolation); break;
+        }
+    }
+    c->studio_isolated = isolation == 1;
 }
 
 enum {
@@ -253,7 +287,8 @@ enum {
     CONNECT_TIMEOUT,
     HEADER_TIMEOUT,
     IDLE_TIMEOUT,
-    MANAGED
+    MANAGED,
+    STUDIO
 };
 static const char *const config_keys[] = {
     [LISTEN] = "listen",
@@ -267,6 +302,7 @@ static const char *const config_keys[] = {
     [HEADER_TIMEOUT] = "header_timeout_ms",
     [IDLE_TIMEOUT] = "stream_idle_timeout_ms",
     [MANAGED] = "managed",
+    [STUDIO] = "studio",
 };
 
 static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
@@ -285,6 +321,7 @@ static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
         case HEADER_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->header_timeout_ms); break;
         case IDLE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->stream_idle_timeout_ms); break;
         case MANAGED: read_managed(&f, c); break;
+        case STUDIO: read_studio(&f, c); break;
         }
     }
     kn_form_need(&f, STATE_DIR);
@@ -298,7 +335,8 @@ bool kn_config_read(const char *text, size_t len, const char *folder, kn_config 
     set_defaults(&c);
     kn_json_begin(&j, file, file, &failure);
     read_config(&j, folder, &c);
-    bool ok = kn_json_finish(&j) && check_ports(&c, &failure) && check_workers(&c, &failure);
+    bool ok =
+        kn_json_finish(&j) && check_ports(&c, &failure) && check_workers(&c, &failure) && check_studio(&c, &failure);
     kn_json_close(&j);
     if (!ok) {
         kn_config_free(&c);
@@ -321,6 +359,7 @@ bool kn_config_load(const char *path, kn_config *ret, kn_error *err) {
 bool kn_config_default(const char *state_dir, kn_config *ret, kn_error *err) {
     kn_config c;
     set_defaults(&c);
+    copy_address(&c.studio, STUDIO_ADDRESS);
     if (!(c.state_dir = strdup(state_dir)))
         return kn_fail_nomem(err, strlen(state_dir));
     *ret = c;
@@ -334,5 +373,6 @@ void kn_config_free(kn_config *c) {
         free(c->workers[i].home);
     }
     free(c->state_dir);
+    free(c->studio_models);
     *c = (kn_config){ 0 };
 }

@@ -19,7 +19,10 @@ enum { KN_CONFIG_BYTES = 256 << 10, KN_WORKERS_MAX = 16 };
 
 typedef struct kn_config {
     kn_address listen, upstream, control;
-    char *state_dir; /* absolute */
+    kn_address studio;    /* len 0: there is none */
+    char *studio_models;  /* a models.toml, absolute; NULL: that of the user */
+    bool studio_isolated; /* its worker must be locked in completely */
+    char *state_dir;      /* absolute */
     uint32_t queue_limit, max_connections;
     uint32_t queue_timeout_ms, connect_timeout_ms, header_timeout_ms, stream_idle_timeout_ms;
     uint64_t reserve_bytes; /* of each device, never given to models */

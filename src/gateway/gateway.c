@@ -166,6 +166,10 @@ bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *e
     return true;
 }
 
+struct kn_lease *kn_gateway_lease(kn_gateway *g) {
+    return g->lease;
+}
+
 /* From the doors inwards: whoever is cut tells those behind it, and the disk finishes what it was given. */
 void kn_gateway_free(kn_gateway *g) {
     if (!g)

@@ -37,6 +37,9 @@ typedef struct kn_gateway_setup {
  * known to be what it should be. Then calls `ready`; or `failed`, and it never listens. */
 bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err);
 
+/* The one lease, for others in this process whose work needs the machine. */
+struct kn_lease *kn_gateway_lease(kn_gateway *g);
+
 /* Cuts what is left; work that was cut leaves its marker. */
 void kn_gateway_free(kn_gateway *g);
 

@@ -9,7 +9,8 @@ struct kn_lease {
     kn_admission admission;
     kn_timer timer; /* for those who have waited too long */
     kn_job mark, clear;
-    bool done; /* whether the last job was */
+    bool done;     /* whether the last job was */
+    bool unmarked; /* what it is for ends with this process */
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -36,8 +37,10 @@ static void on_refused(void *ctx, kn_ticket *t, kn_refusal why) {
     e->refused(e, why);
 }
 
+/* An image worker is our child and stops when we do: nothing of it is left that a next start would have to fear. */
 static void on_mark(void *ctx) {
     kn_lease *l = ctx;
+    l->unmarked = l->admission.work == KN_WORK_IMAGE;
     kn_disk_do(l->disk, &l->mark);
 }
 
@@ -50,7 +53,7 @@ static const kn_admission_hooks hooks = { on_granted, on_refused, on_mark, on_cl
 
 static void write_marker(kn_job *j) {
     kn_lease *l = KN_HOLDER(j, kn_lease, mark);
-    l->done = kn_state_mark(l->state, NULL);
+    l->done = l->unmarked || kn_state_mark(l->state, NULL);
 }
 
 static void marker_is_written(kn_task *t) {
@@ -61,7 +64,7 @@ static void marker_is_written(kn_task *t) {
 
 static void remove_marker(kn_job *j) {
     kn_lease *l = KN_HOLDER(j, kn_lease, clear);
-    l->done = kn_state_clear(l->state, NULL);
+    l->done = l->unmarked || kn_state_clear(l->state, NULL);
 }
 
 static void tell_change(kn_lease *l) {
@@ -118,6 +121,8 @@ void kn_lease_leave(kn_lease *l, kn_entry *e) {
 }
 
 void kn_lease_finish(kn_lease *l, kn_entry *e, bool certain) {
+    if (!certain && l->unmarked) /* rare enough to wait for the disk here */
+        kn_state_mark(l->state, NULL);
     kn_admission_finish(&l->admission, &e->ticket, certain, kn_loop_now_ms(l->loop));
     if (!certain)
         tell_change(l);

@@ -1,0 +1,77 @@
+#include "cli/serve_studio.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "http/server.h"
+#include "studio/api.h"
+#include "studio/image_runner.h"
+
+enum { LOCK_WAIT_MS = 5000, READER_MS = 60 * 1000 };
+
+struct kn_serve_studio {
+    kn_http *http;
+    kn_image_runner *runner;
+    kn_studio *studio;
+    kn_api *api;
+    kn_server *server;
+};
+
+static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, kn_error *err) {
+    const kn_config *c = setup->config;
+    char folder[PATH_MAX];
+    if (snprintf(folder, sizeof folder, "%s/studio", c->state_dir) >= (int)sizeof folder)
+        return kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
+    const kn_image_process_options worker = {
+        .config = c->studio_models,
+        .isolation = c->studio_isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
+        .keep_warm_ms = KN_IMAGE_KEEP_WARM_MS,
+    };
+    if (!kn_http_new(setup->loop, &s->http, err) ||
+        !kn_image_runner_new(setup->loop, &worker, setup->lease, &s->runner, err))
+        return false;
+    const kn_studio_runner face = kn_image_runner_face(s->runner);
+    const kn_studio_setup studio = { .loop = setup->loop,
+                                     .folder = folder,
+                                     .models_toml = c->studio_models,
+                                     .runner = &face,
+                                     .wait_ms = LOCK_WAIT_MS,
+                                     .log = setup->log,
+                                     .leave = setup->leave,
+                                     .ctx = setup->ctx };
+    return kn_studio_new(&studio, &s->studio, err) &&
+           kn_api_new(s->studio, setup->token, kn_address_port(&c->studio), &s->api, err);
+}
+
+bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **ret, kn_error *err) {
+    kn_serve_studio *s = calloc(1, sizeof *s);
+    kn_server_limits limits = kn_server_limits_default();
+    limits.send_ms = READER_MS;
+    if (!s)
+        return kn_fail_nomem(err, sizeof *s);
+    if (!make_parts(s, setup, err) || !kn_server_new(s->http, &limits, &s->server, err) ||
+        !kn_server_listen(s->server, &setup->config->studio, &kn_api_service, s->api, NULL, err)) {
+        kn_serve_studio_free(s);
+        return false;
+    }
+    *ret = s;
+    return true;
+}
+
+void kn_serve_studio_stop(kn_serve_studio *s, void (*stopped)(void *ctx), void *ctx) {
+    kn_api_end_streams(s->api);
+    kn_studio_stop(s->studio, false, stopped, ctx);
+}
+
+void kn_serve_studio_free(kn_serve_studio *s) {
+    if (!s)
+        return;
+    kn_server_free(s->server);
+    kn_image_runner_free(s->runner);
+    kn_studio_free(s->studio);
+    kn_api_free(s->api);
+    if (s->http)
+        kn_http_free(s->http);
+    free(s);
+}

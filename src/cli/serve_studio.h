@@ -1,0 +1,28 @@
+/* The studio of `kuno serve`: its listener, its folder and its image worker, beside the gateway on one loop. */
+#ifndef KN_CLI_SERVE_STUDIO_H
+#define KN_CLI_SERVE_STUDIO_H
+
+#include "gateway/config.h"
+#include "gateway/lease.h"
+
+typedef struct kn_serve_studio kn_serve_studio;
+
+typedef struct kn_serve_studio_setup {
+    kn_loop *loop;
+    const kn_config *config; /* must outlive the studio */
+    const char *token;       /* copied */
+    kn_lease *lease;
+    void (*log)(void *ctx, const char *line);
+    void (*leave)(void *ctx); /* a client wants the service to end */
+    void *ctx;
+} kn_serve_studio_setup;
+
+bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **ret, kn_error *err);
+
+/* Nothing new is taken, and no job begins; calls `stopped` when the one that runs has ended. */
+void kn_serve_studio_stop(kn_serve_studio *s, void (*stopped)(void *ctx), void *ctx);
+
+/* After the loop has ended, and before the lease goes. NULL is fine. */
+void kn_serve_studio_free(kn_serve_studio *s);
+
+#endif

@@ -1,0 +1,142 @@
+"""The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from studio.rig import PATIENCE, TOKEN, Rig
+
+PROGRAM = os.environ["KUNO"]
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Serve(Rig):
+    """The same requests to the program itself."""
+
+    def begin(self):
+        listen, control, upstream, self.port = free_ports(4)
+        config = {
+            "listen": f"127.0.0.1:{listen}",
+            "control": f"127.0.0.1:{control}",
+            "upstream": f"127.0.0.1:{upstream}",
+            "state_dir": self.folder,
+            "studio": {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")},
+        }
+        path = os.path.join(self.folder, "config.json")
+        with open(path, "w") as file:
+            json.dump(config, file)
+        open(config["studio"]["models"], "a").close()
+        own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}
+        with open(os.path.join(self.folder, "log"), "a") as log:
+            self.process = subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=log, env=own)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                if self.get("/health", token=None).status == 200:
+                    return
+            except OSError:
+                time.sleep(0.02)
+            if self.process.poll() is not None:
+                break
+        raise AssertionError(f"it does not begin: {self.log}")
+
+    def workers(self):
+        """The processes that it has started."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+
+    def running(self, job, picture=0):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            answer = self.get(f"/jobs/{job}").json
+            if answer["progress"]["phase"] == "sampling" and answer["progress"]["image_index"] >= picture:
+                return answer
+            time.sleep(0.01)
+        raise AssertionError(f"{job} does not run")
+
+
+class Pictures(unittest.TestCase):
+    def test_a_picture_is_that_of_kuno_generate_to_the_byte(self):
+        with Serve() as rig, tempfile.TemporaryDirectory() as folder:
+            own = os.path.join(folder, "own.png")
+            command = [PROGRAM, "generate", "A red apple.", "--seed", "42", "--output", own]
+            subprocess.run(command, check=True, capture_output=True)
+            job = rig.ended(rig.job("A red apple.", seed="42", output={"transparent": True}))
+            self.assertEqual(job["state"], "completed", job["error"])
+            with open(own, "rb") as file:
+                self.assertEqual(rig.get(f"/jobs/{job['id']}/results/0").body, file.read())
+            source = rig.upload(rig.get(f"/jobs/{job['id']}/results/0").body)
+            self.assertEqual(rig.get(f"/inputs/{source}")["width"], 128)
+            item = job["results"][0]["gallery_item"]
+            self.assertEqual(rig.get(f"/gallery/{item}/thumbnail?size=32").headers["Content-Type"], "image/png")
+            answer = rig.post("/inputs", b"\x89PNG\r\n\x1a\nnonsense", type="image/png")
+            self.assertEqual((answer.status, answer["code"]), (422, "input_invalid"))
+
+    def test_what_is_written_in_a_prompt_is_in_no_log(self):
+        canary = "a-canary-named-Tweety"
+        with Serve() as rig:
+            self.assertEqual(rig.ended(rig.job(canary))["state"], "completed")
+            self.assertNotIn(canary, rig.log)
+            self.assertNotIn(TOKEN, rig.log)
+            kept = []
+            for folder, _, files in os.walk(rig.folder):
+                for name in files:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        if canary.encode() in file.read():
+                            kept.append(os.path.relpath(os.path.join(folder, name), rig.folder))
+            for path in kept:
+                self.assertRegex(path, r"^studio/(studio\.db|gallery/)")
+
+    def test_a_running_job_stops_within_a_step(self):
+        with Serve() as rig:
+            job = rig.job("a boat", batch=8)
+            rig.running(job)
+            begun = time.monotonic()
+            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            self.assertEqual(rig.ended(job)["state"], "cancelled")
+            self.assertLess(time.monotonic() - begun, 10)
+            self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
+
+    def test_a_job_survives_its_worker_and_its_server(self):
+        with Serve() as rig:
+            job = rig.job("a boat", batch=4, seed="7")
+            rig.running(job, 1)
+            for worker in rig.workers():
+                os.kill(worker, signal.SIGKILL)
+            time.sleep(0.2)
+            rig.running(job, 2)
+            rig.end(signal.SIGKILL)
+            rig.begin()
+            ended = rig.ended(job)
+            self.assertEqual(ended["state"], "completed", ended["error"])
+            self.assertEqual([one["seed"] for one in ended["results"]], ["7", "8", "9", "10"])
+            self.assertEqual(ended["attempts"], 3)
+            self.assertEqual(len({one["sha256"] for one in ended["results"]}), 4)
+
+    def test_an_orderly_end_waits_for_the_running_job(self):
+        rig = Serve()
+        try:
+            job, waits = rig.job("a boat"), rig.job("waits")
+            rig.running(job)
+            self.assertEqual(rig.end(), 0)
+            rig.begin()
+            self.assertEqual(rig.get(f"/jobs/{job}")["state"], "completed")
+            self.assertEqual(rig.ended(waits)["attempts"], 1)
+        finally:
+            rig.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
