@@ -31,7 +31,8 @@ static bool tell(const kn_config *c, const char *from, kn_buf *out) {
               kn_buf_printf(out, "listen    %s\n", kn_address_print(&c->listen).text) &&
               kn_buf_printf(out, "upstream  %s\n", kn_address_print(&c->upstream).text) &&
               kn_buf_printf(out, "control   %s\n", kn_address_print(&c->control).text) &&
-              kn_buf_printf(out, "state     %s\n", c->state_dir);
+              kn_buf_printf(out, "state     %s\n", c->state_dir) &&
+              (!c->studio.len || kn_buf_printf(out, "studio    %s\n", kn_address_print(&c->studio).text));
     for (size_t i = 0; ok && i < c->worker_count; i++)
         ok =
             kn_buf_printf(out, "worker    %s on %s\n", c->workers[i].id, kn_address_print(&c->workers[i].address).text);
@@ -44,10 +45,10 @@ static bool tell_json(const kn_config *c, const char *from, kn_buf *out) {
         json_array_append_new(workers, json_pack("{s:s, s:s, s:s}", "id", c->workers[i].id, "backend",
                                                  kn_backend_names[c->workers[i].backend], "address",
                                                  kn_address_print(&c->workers[i].address).text));
-    json_t *answer =
-        json_pack("{s:s?, s:s, s:s, s:s, s:s, s:o}", "config", from, "listen", kn_address_print(&c->listen).text,
-                  "upstream", kn_address_print(&c->upstream).text, "control", kn_address_print(&c->control).text,
-                  "state_dir", c->state_dir, "workers", workers);
+    json_t *answer = json_pack("{s:s?, s:s, s:s, s:s, s:s, s:s*, s:o}", "config", from, "listen",
+                               kn_address_print(&c->listen).text, "upstream", kn_address_print(&c->upstream).text,
+                               "control", kn_address_print(&c->control).text, "state_dir", c->state_dir, "studio",
+                               c->studio.len ? kn_address_print(&c->studio).text : NULL, "workers", workers);
     char *text = answer ? json_dumps(answer, JSON_INDENT(1)) : NULL;
     bool ok = text && kn_buf_printf(out, "%s\n", text);
     free(text);

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import socket
 import threading
 import time
 import unittest
 
+import tap
 from studio.rig import PATIENCE, TOKEN, Rig, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
@@ -470,6 +472,29 @@ class Events(Api):
             self.assertEqual([event.kind for event in events], ["job.completed"])
         self.problem(self.rig.get(f"/jobs/{NOBODY}/events"), 404)
 
+    def raw(self, text):
+        with socket.create_connection(("127.0.0.1", self.rig.port), timeout=PATIENCE) as client:
+            client.sendall(text.encode())
+            answer = b""
+            while piece := client.recv(65536):
+                answer += piece
+        return answer
 
-if __name__ == "__main__":
-    unittest.main()
+    def test_streams_are_framed_as_the_client_can_read_them(self):
+        job = self.rig.job()
+        self.rig.ended(job)
+        fields = f"Host: 127.0.0.1:{self.rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        ask = f"/api/v1/jobs/{job}/events HTTP/1."
+        old = self.raw(f"GET {ask}0\r\n{fields}\r\n")
+        self.assertNotIn(b"chunked", old)
+        self.assertTrue(old.endswith(b"}\n\n"))
+        three = (f"{method} {ask}1\r\n{fields}{more}\r\n" for method, more in
+                 (("GET", ""), ("HEAD", ""), ("GET", "Connection: close\r\n")))
+        answers = self.raw("".join(three))
+        self.assertEqual(answers.count(b"HTTP/1.1 200 OK"), 3)
+        self.assertEqual(answers.count(b"Transfer-Encoding: chunked"), 3)
+        self.assertEqual(answers.count(b"event: job.completed"), 2)
+        self.assertTrue(answers.endswith(b"\r\n0\r\n\r\n"))
+
+
+tap.main()

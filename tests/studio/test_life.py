@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 
+import tap
 from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
@@ -187,5 +188,4 @@ class Life(unittest.TestCase):
             self.assertEqual(len(rig.get(f"/inputs/{own['input_id']}/content").body), len(picture))
 
 
-if __name__ == "__main__":
-    unittest.main()
+tap.main()

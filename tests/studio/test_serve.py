@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 
+import tap
 from studio.rig import PATIENCE, TOKEN, Rig
 
 PROGRAM = os.environ["KUNO"]
@@ -138,5 +139,4 @@ class Pictures(unittest.TestCase):
             rig.close()
 
 
-if __name__ == "__main__":
-    unittest.main()
+tap.main()

@@ -202,6 +202,39 @@ static void there_are_at_most_sixteen_workers(void **state) {
     assert_string_equal(err.text, "managed.workers[16]: more than 16 workers");
 }
 
+static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
+    (void)state;
+    kn_config c;
+    kn_error err = { 0 };
+    assert_true(kn_config_default("/somewhere", &c, &err));
+    assert_string_equal(kn_address_print(&c.studio).text, "127.0.0.1:39151");
+    assert_false(c.studio_isolated);
+    kn_config_free(&c);
+    assert_true(read_text("{\"state_dir\": \"/s\"}", &c, &err));
+    assert_int_equal(c.studio.len, 0);
+    kn_config_free(&c);
+    assert_true(read_text("{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"[::1]:4000\", \"models\": \"/m.toml\", "
+                          "\"isolation\": \"required\"}}",
+                          &c, &err));
+    assert_string_equal(kn_address_print(&c.studio).text, "[::1]:4000");
+    assert_string_equal(c.studio_models, "/m.toml");
+    assert_true(c.studio_isolated);
+    kn_config_free(&c);
+    static const char *const wrong[][2] = {
+        { "{\"studio\": {\"listen\": \"0.0.0.0:4000\"}}",
+          "studio.listen: 0.0.0.0:4000 is not a loopback address; use 127.0.0.1 or [::1]" },
+        { "{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"127.0.0.1:11432\"}}",
+          "studio.listen: port 11432 is that of control" },
+        { "{\"studio\": {\"models\": \"m.toml\"}}", "studio.models: 'm.toml' is not an absolute path" },
+        { "{\"studio\": {\"isolation\": \"none\"}}",
+          "studio.isolation: 'none' is not known; known: best-effort, required" },
+    };
+    for (size_t i = 0; i < KN_COUNT(wrong); i++) {
+        assert_false(read_text(wrong[i][0], &c, &err));
+        assert_string_equal(err.text, wrong[i][1]);
+    }
+}
+
 static void a_file_is_named_in_its_errors(void **state) {
     (void)state;
     char path[] = "/tmp/kuno-config-XXXXXX";
@@ -228,6 +261,7 @@ int main(void) {
         cmocka_unit_test(mistakes_are_refused_with_their_place),
         cmocka_unit_test(workers_share_neither_home_nor_card),
         cmocka_unit_test(there_are_at_most_sixteen_workers),
+        cmocka_unit_test(the_studio_is_there_if_asked_for_or_without_a_file),
         cmocka_unit_test(a_file_is_named_in_its_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,11 +127,107 @@ static void what_is_not_json_is_said_by_line(void **state) {
     }
 }
 
+enum { SIZE, LOOKS, OPEN, NOTE, SHAPE, INSIDE };
+static const char *const more_keys[] = {
+    [SIZE] = "size", [LOOKS] = "nothing", [OPEN] = "open", [NOTE] = "note", [SHAPE] = "shape", [INSIDE] = "inside"
+};
+
+typedef struct more {
+    double size;
+    bool is_null, open;
+    char note[64];
+    size_t shape;
+} more;
+
+static void read_more(kn_json_reader *j, const kn_form *outer, kn_form *f, more *m) {
+    static const char *const shapes[] = { "round", "square" };
+    kn_json_text text;
+    kn_form_open(f, j, outer, more_keys, KN_COUNT(more_keys));
+    for (int key; kn_form_next(f, &key);) {
+        switch (key) {
+        case SIZE: kn_form_real(f, -1, 2.5, &m->size); break;
+        case LOOKS:
+            m->is_null = kn_form_null(f);
+            if (!m->is_null)
+                kn_form_bool(f, &m->open);
+            break;
+        case OPEN: kn_form_bool(f, &m->open); break;
+        case NOTE:
+            if (kn_form_prose(f, 1, 4, &text))
+                memcpy(m->note, text.data, text.len);
+            break;
+        case SHAPE: kn_form_word(f, shapes, KN_COUNT(shapes), &m->shape); break;
+        case INSIDE: {
+            kn_form inside;
+            read_more(j, f, &inside, m);
+            break;
+        }
+        }
+    }
+}
+
+static bool read_more_text(const char *json, more *m, kn_buf *pointer, kn_error *err) {
+    const kn_json_text all = { json, strlen(json) };
+    kn_json_reader j;
+    kn_form f;
+    *m = (more){ 0 };
+    kn_json_begin(&j, all, all, err);
+    j.pointer = pointer;
+    read_more(&j, NULL, &f, m);
+    return kn_form_finish(&f);
+}
+
+static void numbers_words_and_prose_are_read(void **state) {
+    (void)state;
+    KN_AUTO_BUF pointer;
+    kn_buf_init(&pointer, 100);
+    more m;
+    kn_error err = { 0 };
+    assert_true(read_more_text("{\"size\": -0.25e1, \"nothing\": null, \"open\": true}", &m, &pointer, &err) ==
+                false); /* below -1 */
+    kn_buf_clear(&pointer);
+    err = (kn_error){ 0 };
+    if (!read_more_text("{\"size\": 2.5, \"nothing\": null, \"open\": true, \"note\": \"a\\n\\u20ac\\t\", "
+                        "\"shape\": \"square\"}",
+                        &m, &pointer, &err))
+        fail_msg("%s", err.text);
+    assert_true(m.size > 2.49 && m.size < 2.51 && m.is_null && m.open);
+    assert_string_equal(m.note, "a\n\u20ac\t");
+    assert_int_equal(m.shape, 1);
+}
+
+/* The place is that of the innermost form, also when those outside of it have no more to say. */
+static void an_error_inside_is_pointed_at(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        { "{\"size\": 1e999}", "/size" },
+        { "{\"size\": \"1\"}", "/size" },
+        { "{\"open\": 1}", "/open" },
+        { "{\"nothing\": 0}", "/nothing" },
+        { "{\"note\": \"\"}", "/note" },
+        { "{\"note\": \"12345\"}", "/note" },
+        { "{\"shape\": \"oval\"}", "/shape" },
+        { "{\"inside\": {\"inside\": {\"shape\": 1}}}", "/inside/inside/shape" },
+        { "{\"inside\": {\"unknown\": 1}}", "/inside" },
+        { "{\"inside\": {\"note\": \"\\ud800\"}}", "/inside" },
+        { "{} x", "" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF pointer;
+        kn_buf_init(&pointer, 100);
+        more m;
+        kn_error err = { 0 };
+        assert_false(read_more_text(rows[i][0], &m, &pointer, &err));
+        if (strcmp(pointer.data, rows[i][1]) != 0)
+            fail_msg("%s\n  is refused at '%s': %s", rows[i][0], pointer.data, err.text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_has_the_form),
-        cmocka_unit_test(errors_begin_with_their_place),
-        cmocka_unit_test(what_is_not_json_is_said_by_line),
+        cmocka_unit_test(reads_what_has_the_form),          cmocka_unit_test(errors_begin_with_their_place),
+        cmocka_unit_test(what_is_not_json_is_said_by_line), cmocka_unit_test(numbers_words_and_prose_are_read),
+        cmocka_unit_test(an_error_inside_is_pointed_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
