@@ -132,11 +132,9 @@ void kn_visit_send_file(kn_visit *v, const char *type, const char *etag) {
 }
 
 void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len) {
+    char fields[sizeof v->fields + 100];
+    snprintf(fields, sizeof fields, "Cache-Control: private, no-cache\r\nX-Content-Type-Options: nosniff\r\n%s",
+             v->fields);
     if (v->x)
-        kn_exchange_reply(v->x, &(kn_reply){ .status = 200,
-                                             .type = type,
-                                             .fields = "Cache-Control: private, no-cache\r\n"
-                                                       "X-Content-Type-Options: nosniff\r\n",
-                                             .body = data,
-                                             .len = len });
+        kn_exchange_reply(v->x, &(kn_reply){ .status = 200, .type = type, .fields = fields, .body = data, .len = len });
 }

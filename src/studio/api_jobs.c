@@ -365,10 +365,13 @@ static void after_preview(kn_visit *v) {
     size_t len = 0;
     const void *png = kn_queue_preview(v->studio->queue, v->part[1], &len);
     v->status = 204;
-    if (png)
-        kn_visit_send_bytes(v, "image/png", png, len);
-    else
+    if (!png) {
         kn_visit_answer(v);
+        return;
+    }
+    snprintf(v->fields, sizeof v->fields, "ETag: \"%u\"\r\nAccept-Ranges: none\r\n",
+             kn_queue_preview_number(v->studio->queue));
+    kn_visit_send_bytes(v, "image/png", png, len);
 }
 
 void kn_api_job_preview(kn_exchange *x, kn_span body) {

@@ -107,7 +107,7 @@ bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *
 
 /* Afterwards: sends it, or the part of it that was asked for. etag: without quotes. */
 void kn_visit_send_file(kn_visit *v, const char *type, const char *etag);
-void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len);
+void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len); /* and the lines in fields */
 void kn_api_writable(kn_exchange *x);
 
 /* ---- sessions: api_session.c ---- */

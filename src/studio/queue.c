@@ -59,7 +59,7 @@ struct kn_queue {
     bool has_news, has_new_preview;
     kn_buf preview;
     uint32_t preview_width, preview_height;
-    unsigned preview_step;
+    unsigned preview_step, preview_number;
 
     /* A picture that is to be saved, and what became of it. */
     kn_buf picture;
@@ -112,6 +112,10 @@ const void *kn_queue_preview(const kn_queue *q, const char *job, size_t *ret_len
         return NULL;
     *ret_len = q->preview.len;
     return q->preview.data;
+}
+
+unsigned kn_queue_preview_number(const kn_queue *q) {
+    return q->preview_number;
 }
 
 static void show_now(kn_queue *q) {
@@ -289,6 +293,7 @@ static void heard_preview(void *ctx, unsigned at, const kn_task_picture *png) {
         return;
     }
     q->preview_step = at;
+    q->preview_number++;
     q->preview_width = png->width;
     q->preview_height = png->height;
     q->has_new_preview = true;

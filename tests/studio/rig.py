@@ -12,9 +12,12 @@ import tempfile
 import time
 import zlib
 
-PROGRAM = os.environ["STUDIO_RIG"]
+from studio import described
+
+PROGRAM = os.environ.get("STUDIO_RIG")
 TOKEN = "0123456789abcdef-studio.token-0123456789"
 PATIENCE = 60
+DOCUMENT = None if described.WHY_NOT else described.Document()
 ENDED = ("completed", "failed", "cancelled")
 
 
@@ -46,6 +49,8 @@ class Event:
         fields = dict(line.split(": ", 1) for line in lines if ": " in line)
         self.id, self.kind = fields.get("id"), fields.get("event")
         self.data = json.loads(fields["data"]) if "data" in fields else None
+        if DOCUMENT and self.kind:
+            DOCUMENT.check_event(self.kind, self.data)
 
 
 class Rig:
@@ -113,7 +118,10 @@ class Rig:
         with contextlib.closing(connection):
             connection.request(method, "/api/v1" + path, body, fields)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+            content = answer.read()
+            if DOCUMENT:
+                DOCUMENT.check(method, "/api/v1" + path, answer.status, answer.headers, content)
+            return Answer(answer.status, answer.headers, content)
 
     def get(self, path, **more):
         return self.ask("GET", path, **more)
@@ -149,6 +157,9 @@ class Rig:
         connection.request("GET", "/api/v1" + path, headers={"Authorization": "Bearer " + TOKEN, **fields})
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
+        if DOCUMENT:
+            named = DOCUMENT.answers_of("GET", "/api/v1" + path)["200"]["headers"]
+            assert all(name in answer.headers for name in named), answer.headers
         assert answer.headers["Content-Type"] == "text/event-stream"
 
         def read():

@@ -8,10 +8,13 @@ import time
 import unittest
 
 import tap
-from studio.rig import PATIENCE, TOKEN, Rig, png
+from studio import described
+from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
 NOTHING = "img_0123456789abcdefghjkmnpqrs"
+CONTROLS = ("pause", "resume", "cancel")
+NOT_ASKED = {("POST", "/api/v1/service/stop")}  # test_life.py does
 
 
 class Api(unittest.TestCase):
@@ -417,7 +420,9 @@ class Service(Api):
         self.assertEqual(self.rig.get("/downloads").json, {"items": [], "next_cursor": None})
         self.problem(self.rig.post("/downloads", {"artifact": "x", "accept_license": True}), 404)
         self.problem(self.rig.post("/downloads", {"artifact": "x"}), 422)
-        self.problem(self.rig.get("/downloads/dl_0123456789abcdefghjkmnpqrs"), 404)
+        none = "/downloads/dl_0123456789abcdefghjkmnpqrs"
+        for method, path in (("GET", none), ("DELETE", none), *(("POST", f"{none}/{do}") for do in CONTROLS)):
+            self.problem(self.rig.ask(method, path), 404)
 
     def test_diagnostics_say_nothing_of_what_people_write(self):
         canary = "canary-in-a-prompt"
@@ -495,6 +500,14 @@ class Events(Api):
         self.assertEqual(answers.count(b"Transfer-Encoding: chunked"), 3)
         self.assertEqual(answers.count(b"event: job.completed"), 2)
         self.assertTrue(answers.endswith(b"\r\n0\r\n\r\n"))
+
+
+class ZzDescribed(unittest.TestCase):
+    """Runs last, by its name."""
+
+    @unittest.skipIf(described.WHY_NOT, described.WHY_NOT)
+    def test_every_described_route_was_asked_and_all_answers_are_as_described(self):
+        self.assertEqual(DOCUMENT.operations() - DOCUMENT.asked, NOT_ASKED)
 
 
 tap.main()
