@@ -26,17 +26,21 @@ bool kn_form_next(kn_form *f, int *ret) {
         return false;
     f->key = -1;
     f->item = -1;
-    if (!kn_json_key(f->j, &key))
+    do {
+        if (!kn_json_key(f->j, &key))
+            return false;
+        for (size_t i = 0; i < f->count; i++) {
+            if (!kn_json_is(key, f->keys[i]))
+                continue;
+            if (f->seen >> i & 1)
+                return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
+            f->seen |= (uint64_t)1 << i;
+            f->key = *ret = (int)i;
+            return true;
+        }
+    } while (f->tolerant && kn_json_skip(f->j, NULL));
+    if (f->j->failed)
         return false;
-    for (size_t i = 0; i < f->count; i++) {
-        if (!kn_json_is(key, f->keys[i]))
-            continue;
-        if (f->seen >> i & 1)
-            return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
-        f->seen |= (uint64_t)1 << i;
-        f->key = *ret = (int)i;
-        return true;
-    }
     kn_quoted word = kn_quote(key.data, key.len);
     return kn_form_fail(f, KN_E_FORMAT, "unknown key '%s'%s", word.text,
                         kn_suggest_choice(word.text, f->keys, f->count).text);

@@ -31,6 +31,7 @@ typedef struct kn_form {
     const char *const *keys;
     size_t count;
     uint64_t seen;  /* bit n: keys[n] came */
+    bool tolerant;  /* set it after opening: keys that nobody knows are stepped over */
     int key;        /* whose value is being read; -1: none */
     ptrdiff_t item; /* of an array that is being read there; -1: none */
 } kn_form;

@@ -105,6 +105,7 @@ static void reset(kn_exchange *x) {
     x->decision = KN_UNDECIDED;
     x->collected_at = 0;
     x->user = NULL;
+    x->dialect = NULL;
     x->scan = (kn_head_scan){ 0 };
     x->most = KN_HTTP_READ_MIN;
     x->facts = (kn_exchange_facts){ 0 };

@@ -44,6 +44,7 @@ struct kn_exchange {
     kn_exchange *next, *prev; /* all of the server */
     kn_peer *peer;            /* NULL: loopback */
     void *user;
+    kn_problem_writer *dialect;
     uint64_t since_ms; /* when the head began to come, or the connection began to be idle or to linger */
 
     char *head; /* a copy, while a decision is owed */

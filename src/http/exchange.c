@@ -125,6 +125,14 @@ const kn_head *kn_exchange_head(kn_exchange *x) {
     return &x->http->again;
 }
 
+void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect) {
+    x->dialect = dialect;
+}
+
+kn_problem_writer *kn_exchange_dialect(const kn_exchange *x) {
+    return x->dialect;
+}
+
 void *kn_exchange_listener(const kn_exchange *x) {
     return x->listener;
 }

@@ -67,6 +67,12 @@ void kn_exchange_collect(kn_exchange *x, size_t limit);
  * what it needs of it. */
 const kn_head *kn_exchange_head(kn_exchange *x);
 
+/* Refusals of this exchange (reply.h) are written by this function, as another API words them. NULL: as problems. */
+struct kn_problem;
+typedef void kn_problem_writer(kn_exchange *x, const struct kn_problem *p);
+void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect);
+kn_problem_writer *kn_exchange_dialect(const kn_exchange *x);
+
 void *kn_exchange_listener(const kn_exchange *x); /* the ctx of its listener */
 void **kn_exchange_user(kn_exchange *x);          /* the service's own, NULL at `request` */
 

@@ -11,6 +11,7 @@
  * reply.h      answers of our own: JSON, problem documents
  * guard.h      who may use a listener: Host, Origin, bearer token
  * router.h     routes of our own
+ * multipart.h  bodies of forms
  * head.h body.h    the two strict readers; address.h, loop.h, timers.h below them
  *
  * What it does not do: HTTP/2, TLS, compression, upgrades, CONNECT, redirects, caching, sending anything twice.

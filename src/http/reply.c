@@ -79,6 +79,10 @@ static void print_type(char *text, size_t room, const char *code) {
 
 void kn_reply_problem(kn_exchange *x, const kn_problem *p) {
     char type[128], fields[768], retry[40] = "";
+    if (kn_exchange_dialect(x)) {
+        kn_exchange_dialect(x)(x, p);
+        return;
+    }
     print_type(type, sizeof type, p->code);
     if (p->retry_after_s)
         snprintf(retry, sizeof retry, "Retry-After: %u\r\n", p->retry_after_s);

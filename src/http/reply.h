@@ -22,6 +22,7 @@ typedef struct kn_problem {
     unsigned retry_after_s; /* 0: none */
 } kn_problem;
 
+/* Or whatever the exchange's dialect makes of it. */
 void kn_reply_problem(kn_exchange *x, const kn_problem *p);
 
 /* The words of a status: "Not Found". */

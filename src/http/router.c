@@ -104,7 +104,7 @@ static bool has_type(const kn_head *head, const char *types) {
         media.len--;
     if (!is_listed(media, types))
         return false;
-    if (!semicolon)
+    if (!semicolon || kn_span_is_like(media, "multipart/form-data")) /* the parts' reader wants the boundary */
         return true;
     kn_span parameter = { semicolon + 1, type.len - (size_t)(semicolon + 1 - type.data) };
     while (parameter.len && (parameter.data[0] == ' ' || parameter.data[0] == '\t')) {
