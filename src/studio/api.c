@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "studio/api_visit.h"
+#include "studio/compat/compat.h"
 
 enum { JSON_MAX = KN_REQUEST_BYTES, SMALL_MAX = 64 << 10, SETTINGS_MAX = 256 << 10 };
 
@@ -34,6 +35,8 @@ static void openapi(kn_exchange *x, kn_span body) {
 #define INPUT   "/api/v1/inputs/*"
 #define ITEM    "/api/v1/gallery/*"
 #define PROFILE "/api/v1/models/*"
+#define A1111   "/sdapi/v1"
+#define SDCPP   "/sdcpp/v1"
 
 /* Types of bodies. */
 #define PICTURES " image/png image/jpeg image/webp"
@@ -94,6 +97,32 @@ static const kn_route routes[] = {
     { "POST", "/api/v1/engine/restart", kn_api_engine_restart, 0 },
     { "POST", "/api/v1/engine/stop", kn_api_engine_stop, 0 },
     { "POST", "/api/v1/service/stop", kn_api_stop, 0 },
+    /* Other APIs. */
+    { "OPTIONS", "/v1/images/generations", kn_compat_ping, 0 },
+    { "POST", "/v1/images/generations", kn_openai_generate, JSON_MAX },
+    { "POST", "/v1/images/edits multipart/form-data", kn_openai_edit, KN_COMPAT_BODY_MAX },
+    { "GET", "/v1/models", kn_openai_models, 0 },
+    { "GET", "/v1/models/*", kn_openai_model, 0 },
+    { "POST", A1111 "/txt2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
+    { "POST", A1111 "/img2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
+    { "GET", A1111 "/options", kn_a1111_options, 0 },
+    { "POST", A1111 "/options", kn_a1111_set_options, SETTINGS_MAX },
+    { "GET", A1111 "/progress", kn_a1111_progress, 0 },
+    { "POST", A1111 "/interrupt", kn_a1111_interrupt, SMALL_MAX },
+    { "POST", A1111 "/skip", kn_a1111_interrupt, SMALL_MAX },
+    { "GET", A1111 "/samplers", kn_a1111_samplers, 0 },
+    { "GET", A1111 "/schedulers", kn_a1111_schedulers, 0 },
+    { "GET", A1111 "/sd-models", kn_a1111_models, 0 },
+    { "GET", A1111 "/upscalers", kn_a1111_upscalers, 0 },
+    { "GET", A1111 "/latent-upscale-modes", kn_a1111_upscale_modes, 0 },
+    { "GET", A1111 "/sd-vae", kn_a1111_nothing, 0 },
+    { "GET", A1111 "/sd-modules", kn_a1111_nothing, 0 },
+    { "GET", A1111 "/loras", kn_a1111_nothing, 0 },
+    { "GET", A1111 "/embeddings", kn_a1111_embeddings, 0 },
+    { "GET", SDCPP "/capabilities", kn_sdcpp_capabilities, 0 },
+    { "POST", SDCPP "/img_gen", kn_sdcpp_draw, KN_COMPAT_BODY_MAX },
+    { "GET", SDCPP "/jobs/*", kn_sdcpp_job, 0 },
+    { "POST", SDCPP "/jobs/*/cancel", kn_sdcpp_cancel, SMALL_MAX },
 };
 
 /* Health says nothing that a page could not know, and a session is begun with the token itself. */
@@ -105,13 +134,18 @@ static bool is_open(const kn_head *head) {
 
 static void on_request(kn_exchange *x, const kn_head *head) {
     kn_api *a = kn_exchange_listener(x);
-    if (kn_guard_knows_page(&a->guard, x, head) && (is_open(head) || kn_api_admits(a, x, head)))
-        kn_router_request(routes, KN_COUNT(routes), x, head);
+    kn_compat_door door;
+    bool other = kn_compat_is_meant(x, head, &door);
+    if (!kn_guard_knows_page(&a->guard, x, head))
+        return;
+    if (other ? kn_compat_admits(a, x, &door) : is_open(head) || kn_api_admits(a, x, head))
+        kn_router_request(routes, KN_COUNT(routes), x, other ? &door.head : head);
 }
 
 /* Nothing is there, or only the router's route while it waits for the body. */
 static void on_end(kn_exchange *x) {
     void *user = *kn_exchange_user(x);
+    kn_compat_let_go(kn_exchange_listener(x), x);
     const kn_route *route = user;
     if (user && (route < routes || route >= routes + KN_COUNT(routes)))
         kn_visit_end(user);

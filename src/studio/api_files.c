@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "studio/api_visit.h"
+#include "studio/compat/compat.h"
 
 enum { PIECE_BYTES = 256 << 10 };
 
@@ -100,7 +101,9 @@ static void piece_was_tried(kn_visit *v) {
 
 void kn_api_writable(kn_exchange *x) {
     kn_visit *v = *kn_exchange_user(x);
-    if (v->fd < 0)
+    if (v->compat)
+        kn_compat_pump(v);
+    else if (v->fd < 0)
         kn_events_pump(v);
     else if (!v->in_flight && v->at < v->end)
         kn_visit_send(v, try_piece, piece_was_tried);

@@ -10,9 +10,9 @@ enum { DISK_NEEDED = 64 << 20 };
 
 /* ---- plan ---- */
 
-static bool prepare(kn_visit *v, kn_store *s, const char *text, size_t len, bool upscale, kn_prepared *ret,
-                    kn_error *err) {
-    if (kn_prepare(v->studio, s, text, len, upscale, ret, &v->pointer, err))
+static bool prepare(kn_visit *v, kn_store *s, const char *text, size_t len, bool upscale, const kn_plan_wish *wish,
+                    kn_prepared *ret, kn_error *err) {
+    if (kn_prepare(v->studio, s, text, len, upscale, wish, ret, &v->pointer, err))
         return true;
     if (v->pointer.len || err->code == KN_E_USAGE || err->code == KN_E_FORMAT || err->code == KN_E_RANGE)
         kn_visit_set_problem(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
@@ -21,7 +21,7 @@ static bool prepare(kn_visit *v, kn_store *s, const char *text, size_t len, bool
 
 static bool work_plan(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
-    if (!prepare(v, s, v->body.data, v->body.len, false, &p, err))
+    if (!prepare(v, s, v->body.data, v->body.len, false, NULL, &p, err))
         return false;
     v->json = kn_studio_plan_json(&p.plan);
     kn_prepared_free(&p);
@@ -36,7 +36,7 @@ void kn_api_plan(kn_exchange *x, kn_span body) {
 
 /* ---- new jobs ---- */
 
-static bool show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err) {
+bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err) {
     bool gone = false;
     json_decref(v->json);
     v->json = NULL;
@@ -62,7 +62,7 @@ static bool replay(kn_visit *v, kn_store *s, const kn_sha256 *body, bool *ret, k
     *ret = true;
     snprintf(v->fields, sizeof v->fields, "Location: /api/v1/jobs/%s\r\nIdempotency-Replayed: true\r\n", id.text);
     v->flag = true;
-    return show_job(v, s, id.text, err);
+    return kn_visit_show_job(v, s, id.text, err);
 }
 
 /* The first reason counts. */
@@ -103,10 +103,11 @@ static bool add_job(kn_visit *v, kn_store *s, const char *request, const kn_prep
     if (!ok)
         return false;
     snprintf(v->fields, sizeof v->fields, "Location: /api/v1/jobs/%s\r\n", id.text);
-    return show_job(v, s, id.text, err);
+    return kn_visit_show_job(v, s, id.text, err);
 }
 
-static bool create(kn_visit *v, kn_store *s, const char *request, size_t len, bool upscale, kn_error *err) {
+bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t len, bool upscale,
+                         const kn_plan_wish *wish, kn_error *err) {
     kn_sha256 body;
     kn_prepared p;
     bool replayed;
@@ -117,30 +118,33 @@ static bool create(kn_visit *v, kn_store *s, const char *request, size_t len, bo
         return true;
     if (kn_store_free_bytes(s) < DISK_NEEDED)
         return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
-    if (!prepare(v, s, request, len, upscale, &p, err))
+    if (!prepare(v, s, request, len, upscale, wish, &p, err))
         return false;
     bool ok = check_blocking(v, &p.plan) && add_job(v, s, request, &p, &body, err);
     kn_prepared_free(&p);
     return ok;
 }
 
+void kn_visit_tell_job(kn_visit *v) {
+    json_t *job = json_incref(v->json);
+    const char *id = json_string_value(json_object_get(job, "id"));
+    kn_studio_tell(v->studio, KN_EVENT_JOB_QUEUED, id ? id : "", job);
+    kn_queue_look(v->studio->queue);
+}
+
 static void after_create(kn_visit *v) {
-    if (!v->flag) {
-        json_t *job = json_incref(v->json);
-        const char *id = json_string_value(json_object_get(job, "id"));
-        kn_studio_tell(v->studio, KN_EVENT_JOB_QUEUED, id ? id : "", job);
-        kn_queue_look(v->studio->queue);
-    }
+    if (!v->flag)
+        kn_visit_tell_job(v);
     kn_queue_show_progress(v->studio->queue, v->json);
     kn_visit_answer(v);
 }
 
 static bool work_create_job(kn_visit *v, kn_store *s, kn_error *err) {
-    return create(v, s, v->body.data, v->body.len, false, err);
+    return kn_visit_create_job(v, s, v->body.data, v->body.len, false, NULL, err);
 }
 
 static bool work_create_upscale(kn_visit *v, kn_store *s, kn_error *err) {
-    return create(v, s, v->body.data, v->body.len, true, err);
+    return kn_visit_create_job(v, s, v->body.data, v->body.len, true, NULL, err);
 }
 
 static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
@@ -153,7 +157,7 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     json_decref(job);
     if (!kn_jobs_request(s, v->part[1], &request, &kind, err))
         return false;
-    bool ok = create(v, s, request, strlen(request), kind == KN_KIND_UPSCALE, err);
+    bool ok = kn_visit_create_job(v, s, request, strlen(request), kind == KN_KIND_UPSCALE, NULL, err);
     free(request);
     return ok;
 }
@@ -179,7 +183,7 @@ static bool read_key(kn_visit *v, const char *route) {
     return good;
 }
 
-static bool is_stopping(kn_visit *v) {
+bool kn_visit_is_too_late(kn_visit *v) {
     if (!kn_queue_is_stopping(v->studio->queue))
         return false;
     kn_visit_refuse(v, 503, "stopping", "The service is about to end", NULL, NULL);
@@ -188,13 +192,13 @@ static bool is_stopping(kn_visit *v) {
 
 void kn_api_create_job(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
-    if (v && read_key(v, "jobs") && kn_visit_has_json(v) && !is_stopping(v))
+    if (v && read_key(v, "jobs") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_create_job, after_create);
 }
 
 void kn_api_create_upscale(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
-    if (v && read_key(v, "upscale") && kn_visit_has_json(v) && !is_stopping(v))
+    if (v && read_key(v, "upscale") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_create_upscale, after_create);
 }
 
@@ -204,7 +208,7 @@ void kn_api_retry_job(kn_exchange *x, kn_span body) {
     if (!v || !kn_visit_has_id(v, 1, "job_"))
         return;
     snprintf(route, sizeof route, "retry/%s", v->part[1]);
-    if (read_key(v, route) && !is_stopping(v))
+    if (read_key(v, route) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_retry, after_create);
 }
 
@@ -269,7 +273,7 @@ void kn_api_list_jobs(kn_exchange *x, kn_span body) {
 }
 
 static bool work_get_job(kn_visit *v, kn_store *s, kn_error *err) {
-    return show_job(v, s, v->part[1], err);
+    return kn_visit_show_job(v, s, v->part[1], err);
 }
 
 static bool has_ended(const json_t *job) {
@@ -332,31 +336,35 @@ void kn_api_delete_job(kn_exchange *x, kn_span body) {
 }
 
 /* Whether this request ended it, so that it is told once. */
-static bool work_cancel_job(kn_visit *v, kn_store *s, kn_error *err) {
+bool kn_visit_cancel_job(kn_visit *v, kn_store *s, kn_error *err) {
     kn_job_state before = KN_STATE_FAILED, now;
-    if (!show_job(v, s, v->part[1], err))
+    if (!kn_visit_show_job(v, s, v->part[1], err))
         return false;
     before = has_ended(v->json) ? KN_STATE_FAILED : KN_STATE_QUEUED;
     if (!kn_jobs_cancel(s, v->part[1], &now, err))
         return false;
     v->flag = before == KN_STATE_QUEUED && now == KN_STATE_CANCELLED;
     v->status = now == KN_STATE_RUNNING ? 202 : 200;
-    return show_job(v, s, v->part[1], err);
+    return kn_visit_show_job(v, s, v->part[1], err);
 }
 
-static void after_cancel_job(kn_visit *v) {
+void kn_visit_tell_cancelled(kn_visit *v) {
     if (v->flag)
         kn_studio_tell(v->studio, KN_EVENT_JOB_CANCELLED, v->part[1], json_incref(v->json));
     if (v->status == 202)
         kn_queue_cancel(v->studio->queue, v->part[1]);
     kn_queue_show_progress(v->studio->queue, v->json);
+}
+
+static void after_cancel_job(kn_visit *v) {
+    kn_visit_tell_cancelled(v);
     kn_visit_answer(v);
 }
 
 void kn_api_cancel_job(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_has_id(v, 1, "job_"))
-        kn_visit_send(v, work_cancel_job, after_cancel_job);
+        kn_visit_send(v, kn_visit_cancel_job, after_cancel_job);
 }
 
 /* ---- pictures of a job ---- */
@@ -383,7 +391,7 @@ void kn_api_job_preview(kn_exchange *x, kn_span body) {
 static bool work_result(kn_visit *v, kn_store *s, kn_error *err) {
     kn_id item;
     char *file;
-    if (!show_job(v, s, v->part[1], err) ||
+    if (!kn_visit_show_job(v, s, v->part[1], err) ||
         !kn_jobs_find_result(s, v->part[1], (unsigned)v->number, &item, &file, &v->format, err))
         return false;
     const json_t *results = json_object_get(v->json, "results");

@@ -8,6 +8,7 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "studio/compat/compat.h"
 
 enum { FIRST_PART = 2, BODY_MAX = KN_INPUT_BYTES_MAX + 1, POINTER_MAX = 500, RETRY_SOON_S = 2 };
 
@@ -15,6 +16,7 @@ static void free_visit(kn_visit *v) {
     if (v->fd >= 0)
         close(v->fd);
     json_decref(v->json);
+    kn_compat_forget(v);
     kn_buf_free(&v->body);
     kn_buf_free(&v->pointer);
     free(v);
@@ -131,7 +133,7 @@ kn_visit *kn_visit_begin(kn_exchange *x, kn_span body, const char *parameters) {
         kn_visit_refuse(v, 400, "query_invalid", "The query is not well-formed", NULL, "query");
         return NULL;
     }
-    return has_only(v, parameters) ? v : NULL;
+    return !parameters || has_only(v, parameters) ? v : NULL;
 }
 
 static bool do_work(kn_errand *e, kn_store *s, kn_error *err) {

@@ -9,7 +9,14 @@
 #include "studio/api.h"
 #include "studio/internal.h"
 
-enum { KN_API_STREAMS = 64, KN_API_SESSIONS = 64, KN_API_KEY_MAX = 255, KN_API_PARTS = 3, KN_API_PART_BYTES = 128 };
+enum {
+    KN_API_STREAMS = 64,
+    KN_API_SESSIONS = 64,
+    KN_API_KEY_MAX = 255,
+    KN_API_PARTS = 3,
+    KN_API_PART_BYTES = 128,
+    KN_API_LARGE_BODIES = 2
+};
 
 typedef struct kn_session {
     char cookie[65], csrf[65]; /* empty: none */
@@ -22,6 +29,9 @@ struct kn_api {
     kn_session sessions[KN_API_SESSIONS];
     struct kn_visit *streams; /* of events */
     unsigned stream_count;
+    struct kn_compat_call *compat_calls; /* clients of other APIs that wait for pictures */
+    unsigned compat_count;
+    kn_exchange *large[KN_API_LARGE_BODIES]; /* those of them that send a large body */
 };
 
 typedef struct kn_visit kn_visit;
@@ -57,13 +67,15 @@ struct kn_visit {
     unsigned topics;
     char id[KN_SHA256_TEXT];
     kn_visit *next_stream, **at_stream;
+    struct kn_compat_call *compat; /* compat/compat.h */
     int fd;
     uint64_t at, end;
     kn_picture_format format;
     bool flag;
 };
 
-/* Begins with a request; parameters: the names that it may have, with spaces between. NULL: it has been answered. */
+/* Begins with a request; parameters: the names that it may have, with spaces between, NULL: any. NULL: it has been
+ * answered. */
 kn_visit *kn_visit_begin(kn_exchange *x, kn_span body, const char *parameters);
 
 /* Lets the disk's thread do it, and then `after` or, if that is NULL, kn_visit_answer. */
@@ -99,6 +111,21 @@ bool kn_visit_has_json(kn_visit *v);
 
 /* A field's value as text; false: there is none, or it has no room, or more than one. */
 bool kn_visit_field(kn_visit *v, const char *name, char *ret, size_t room);
+
+/* ---- jobs: api_jobs.c ---- */
+
+/* In the disk's thread: makes a job of a request and puts it into v->json. wish: NULL: none. */
+bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t len, bool upscale,
+                         const kn_plan_wish *wish, kn_error *err);
+void kn_visit_tell_job(kn_visit *v); /* afterwards, if it is new */
+
+/* In the disk's thread: the job v->part[1] is not to go on; it is in v->json as it is then, and v->status is 202 while
+ * it runs still. */
+bool kn_visit_cancel_job(kn_visit *v, kn_store *s, kn_error *err);
+void kn_visit_tell_cancelled(kn_visit *v); /* afterwards */
+
+bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err); /* into v->json */
+bool kn_visit_is_too_late(kn_visit *v);                                          /* the service ends: it is answered */
 
 /* ---- sending files: api_files.c ---- */
 

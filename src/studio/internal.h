@@ -67,6 +67,9 @@ void kn_queue_cancel(kn_queue *q, const char *job);
 /* Puts the progress of the job that runs into what clients see of it. */
 void kn_queue_show_progress(const kn_queue *q, json_t *job);
 
+/* The id of the job that runs; NULL: none. */
+const char *kn_queue_job(const kn_queue *q);
+
 /* The newest preview of a job, NULL: there is none; and how many there were before it. */
 const void *kn_queue_preview(const kn_queue *q, const char *job, size_t *ret_len);
 unsigned kn_queue_preview_number(const kn_queue *q);

@@ -17,6 +17,8 @@ enum {
     TILE_LARGE = 768,
     TILE_SMALL = 256,
     TILE_LEAST = 128,
+    STEPS_MOST = 100, /* that other APIs can ask for */
+    CFG_MOST = 100,
 };
 
 /* Scratch memory beside the weights, measured with Qwen-Image 2.1 at 1024 to 2048 pixels: activations grow with tokens,
@@ -317,16 +319,24 @@ uint32_t kn_plan_smaller_tile(uint32_t tile_size) {
 
 /* ---- all of it ---- */
 
-static bool set_steps(const kn_studio_request *r, const kn_model_profile *m, kn_studio_plan *p, bool *ret_guided,
+/* What is wished for instead of what the profile says. */
+static kn_optional chosen(kn_optional wish, kn_optional usual, double least, double most) {
+    return wish.given ? (kn_optional){ true, fmin(fmax(wish.value, least), most) } : usual;
+}
+
+static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, bool *ret_guided,
                       kn_buf *pointer, kn_error *err) {
     static const kn_generation_defaults none;
+    static const kn_plan_wish nothing;
+    const kn_model_profile *m = with->profile;
+    const kn_plan_wish *w = m->variant->why_fixed ? &nothing : &with->wish;
     const kn_wish wish = {
         .prompt = r->prompt,
         .negative_prompt = r->negative_prompt,
         .width = { true, p->working_width },
         .height = { true, p->working_height },
-        .steps = m->steps,
-        .cfg = m->cfg,
+        .steps = chosen(w->steps, m->steps, 1, STEPS_MOST),
+        .cfg = chosen(w->cfg, m->cfg, 0, CFG_MOST),
         .seed_given = true,
         .sampler = r->sampler[0]   ? r->sampler
                    : m->sampler[0] ? m->sampler
@@ -341,6 +351,9 @@ static bool set_steps(const kn_studio_request *r, const kn_model_profile *m, kn_
     p->sigmas = s.recipe.sigmas;
     snprintf(p->sampler, sizeof p->sampler, "%s", s.recipe.sampler->name.name);
     *ret_guided = kn_recipe_is_guided(&s.recipe);
+    if ((with->wish.steps.given && (unsigned)with->wish.steps.value != p->steps) ||
+        (with->wish.cfg.given && (with->wish.cfg.value < p->guidance || with->wish.cfg.value > p->guidance)))
+        note(p, "settings_adjusted", "Steps and guidance are those that the model can be run with", "info");
     if (r->negative_prompt && r->negative_prompt[0] && !*ret_guided)
         note(p, "negative_prompt_ignored", "This model runs without guidance, so the negative prompt has no effect",
              "info");
@@ -392,7 +405,7 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
     if (r->has_upscale && !wanted_size(&r->upscale, p, pointer, err))
         return false;
     choose_upscaler(r, with, p);
-    return set_steps(r, with->profile, p, ret_guided, pointer, err);
+    return set_steps(r, with, p, ret_guided, pointer, err);
 }
 
 bool kn_plan_request(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *ret, kn_buf *pointer,

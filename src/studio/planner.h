@@ -31,6 +31,12 @@ typedef struct kn_plan_input {
     bool has_gain_map;
 } kn_plan_input;
 
+/* What clients of other APIs choose although a request cannot say it. Where the model cannot do it, it is brought into
+ * what it can, with a note. */
+typedef struct kn_plan_wish {
+    kn_optional steps, cfg;
+} kn_plan_wish;
+
 typedef struct kn_plan_setting {
     const kn_model_profile *profile;
     const kn_studio_settings *settings;
@@ -39,6 +45,7 @@ typedef struct kn_plan_setting {
     uint64_t memory_bytes; /* that may be used; UINT64_MAX: unknown */
     unsigned kinds;        /* bits: what the engine can do */
     bool resizes;          /* it gives results another size than it works at */
+    kn_plan_wish wish;
     size_t input_count;
     kn_plan_input inputs[KN_REQUEST_INPUTS];
 } kn_plan_setting;

@@ -75,11 +75,14 @@ static bool find_inputs(kn_store *store, const kn_studio_request *r, kn_plan_set
     return true;
 }
 
-static bool plan(const kn_studio *s, kn_store *store, kn_prepared *p, kn_buf *pointer, kn_error *err) {
+static bool plan(const kn_studio *s, kn_store *store, const kn_plan_wish *wish, kn_prepared *p, kn_buf *pointer,
+                 kn_error *err) {
     const kn_speed_key key = { s->runner.backend, s->runner.device, "staged" };
     kn_plan_setting with = {
         .settings = &p->settings, .upscalers = &p->upscalers, .kinds = s->runner.kinds, .resizes = s->runner.resizes
     };
+    if (wish)
+        with.wish = *wish;
     with.memory_bytes = kn_memory_available();
     with.profile = kn_prepared_profile(p, p->request.profile);
     if (!with.profile)
@@ -90,11 +93,11 @@ static bool plan(const kn_studio *s, kn_store *store, kn_prepared *p, kn_buf *po
            kn_plan_request(&p->request, &with, &p->plan, pointer, err);
 }
 
-bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale, kn_prepared *ret,
-                kn_buf *pointer, kn_error *err) {
+bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale,
+                const kn_plan_wish *wish, kn_prepared *ret, kn_buf *pointer, kn_error *err) {
     if (!kn_prepare_machine(s, store, ret, err))
         return false;
-    if (kn_request_read(text, len, upscale, &ret->request, pointer, err) && plan(s, store, ret, pointer, err))
+    if (kn_request_read(text, len, upscale, &ret->request, pointer, err) && plan(s, store, wish, ret, pointer, err))
         return true;
     kn_prepared_free(ret);
     return false;

@@ -19,10 +19,10 @@ bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, k
 /* The profile that a name means; empty: the active one, else the built-in one. NULL: there is none. */
 const kn_model_profile *kn_prepared_profile(const kn_prepared *p, const char *name);
 
-/* What is wrong with the request: KN_E_USAGE and others with a pointer; KN_E_NOT_FOUND with the pointer of what is
- * named and not there. */
-bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale, kn_prepared *ret,
-                kn_buf *pointer, kn_error *err);
+/* wish: NULL: none. What is wrong with the request: KN_E_USAGE and others with a pointer; KN_E_NOT_FOUND with the
+ * pointer of what is named and not there. */
+bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale,
+                const kn_plan_wish *wish, kn_prepared *ret, kn_buf *pointer, kn_error *err);
 
 void kn_prepared_free(kn_prepared *p);
 

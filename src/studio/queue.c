@@ -107,6 +107,10 @@ void kn_queue_show_progress(const kn_queue *q, json_t *job) {
         json_object_set_new(job, "progress", progress_json(q));
 }
 
+const char *kn_queue_job(const kn_queue *q) {
+    return q->step >= COMPOSING ? q->job.id.text : NULL;
+}
+
 const void *kn_queue_preview(const kn_queue *q, const char *job, size_t *ret_len) {
     if (q->step < COMPOSING || !q->preview.len || strcmp(job, q->job.id.text) != 0)
         return NULL;

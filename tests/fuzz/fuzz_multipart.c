@@ -36,12 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     KN_AUTO_BUF pieces;
     KN_AUTO_BUF type;
     const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
-    if (!line)
-        return 0;
     kn_buf_init(&whole, 1 << 20);
     kn_buf_init(&pieces, 1 << 20);
     kn_buf_init(&type, 1 << 20);
-    if (!kn_buf_add(&type, data, (size_t)(line - data)))
+    if (!line || !kn_buf_add(&type, data, (size_t)(line - data)))
         return 0;
     const kn_span body = { (const char *)line + 1, size - (size_t)(line + 1 - data) };
     const kn_span field = { type.data, type.len };

@@ -4,7 +4,8 @@
  *
  * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. What becomes
  * of a picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
- * the whole process as if by the hand of the kernel. */
+ * the whole process as if by the hand of the kernel. JPEG and WebP it only pretends to write: they begin like such
+ * files and hold nothing. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,11 @@ static bool draw_grey(uint32_t width, uint32_t height, kn_buf *into) {
     return ok;
 }
 
+static bool draw(kn_picture_format format, uint32_t width, uint32_t height, kn_buf *into) {
+    static const char *const starts[] = { [KN_PICTURE_JPEG] = "\xff\xd8\xff\xd9", [KN_PICTURE_WEBP] = "RIFF0000WEBP" };
+    return format == KN_PICTURE_PNG ? draw_grey(width, height, into) : kn_buf_add_text(into, starts[format]);
+}
+
 static void go_on(kn_timer *t) {
     (void)t;
     const char *prompt = picture.task->request->prompt;
@@ -86,9 +92,10 @@ static void go_on(kn_timer *t) {
     } else {
         uint32_t width = (uint32_t)json_integer_value(json_object_get(picture.task->plan, "result_width"));
         uint32_t height = (uint32_t)json_integer_value(json_object_get(picture.task->plan, "result_height"));
-        if (!draw_grey(width, height, &png))
+        kn_picture_format format = picture.task->request->output.format;
+        if (!draw(format, width, height, &png))
             picture.heard->failed(picture.ctx, KN_TASK_OUT_OF_MEMORY, "");
-        const kn_task_picture made = { KN_PICTURE_PNG, width, height, png.data, png.len };
+        const kn_task_picture made = { format, width, height, png.data, png.len };
         if (png.len)
             picture.heard->done(picture.ctx, &made);
     }
@@ -193,7 +200,7 @@ static void log_line(void *ctx, const char *line) {
 static bool run(kn_http *http, const char *folder, const char *token, kn_error *err) {
     const kn_studio_runner runner = { .backend = "cpu",
                                       .device = "a rig",
-                                      .formats = 1,
+                                      .formats = 1u << KN_PICTURE_PNG | 1u << KN_PICTURE_JPEG,
                                       .kinds = ~0u,
                                       .resizes = true,
                                       .start = start,

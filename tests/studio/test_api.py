@@ -358,7 +358,7 @@ class Service(Api):
         for word in ("stop", "start", "restart"):
             self.assertEqual(self.rig.post("/engine/" + word).status, 202)
         self.assertEqual(self.rig.get("/engine")["state"], "ready")
-        self.assertEqual(self.rig.get("/capabilities?profile=demo")["output_formats"], ["png"])
+        self.assertEqual(self.rig.get("/capabilities?profile=demo")["output_formats"], ["png", "jpeg"])
         self.problem(self.rig.get("/capabilities?profile=nobody"), 404)
         self.problem(self.rig.get("/capabilities?profile=A"), 422)
 

@@ -1,0 +1,394 @@
+/* A client's order on its way: its pictures become inputs, it becomes a job, and the job's pictures become the answer.
+ *
+ *     reading ──► looking at pictures that nobody knows ──► a job ──► waiting ──► answering
+ *
+ * A client that leaves before there is a job leaves nothing behind but inputs; later, its job is cancelled. */
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "studio/compat/compat.h"
+
+enum { PIECE_BYTES = 256 << 10, SILENCE_MS = 15 * 1000, BASE64_AT_ONCE = 3 << 20 };
+
+void kn_compat_forget(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    if (!c)
+        return;
+    kn_order_free(&c->order);
+    kn_buf_free(&c->out);
+    free(c);
+    v->compat = NULL;
+}
+
+/* ---- the answer ---- */
+
+bool kn_compat_add_base64(kn_buf *into, const void *data, size_t len, kn_error *err) {
+    size_t text = (len + 2) / 3 * 4;
+    if (!kn_buf_reserve(into, text + 3) || !kn_buf_add_text(into, "\""))
+        return kn_fail_nomem(err, text);
+    for (size_t at = 0; at < len; at += BASE64_AT_ONCE) {
+        int piece = (int)KN_MIN(len - at, (size_t)BASE64_AT_ONCE);
+        into->len +=
+            (size_t)EVP_EncodeBlock((unsigned char *)into->data + into->len, (const unsigned char *)data + at, piece);
+    }
+    return kn_buf_add_text(into, "\"") || kn_fail_nomem(err, text);
+}
+
+bool kn_compat_add_json(kn_buf *into, json_t *json, kn_error *err) {
+    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    json_decref(json);
+    bool ok = text && kn_buf_add_text(into, text);
+    free(text);
+    return ok || kn_fail_nomem(err, into->len);
+}
+
+bool kn_compat_add_picture(kn_store *s, const char *job, unsigned number, kn_buf *into, kn_error *err) {
+    KN_AUTO_BUF file;
+    kn_id item;
+    char *name;
+    kn_picture_format format;
+    kn_buf_init(&file, KN_STORE_FILE_MAX + 1);
+    if (!kn_jobs_find_result(s, job, number, &item, &name, &format, err))
+        return false;
+    bool ok = (name[0] || kn_fail(err, KN_E_NOT_FOUND, "the picture is not there any more")) &&
+              kn_store_read(s, item.text[0] ? "gallery" : "results", name, KN_STORE_FILE_MAX, &file, err);
+    free(name);
+    return ok && kn_compat_add_base64(into, file.data, file.len, err);
+}
+
+size_t kn_compat_results(const json_t *job) {
+    return json_array_size(json_object_get(job, "results"));
+}
+
+const json_t *kn_compat_result(const json_t *job, size_t i) {
+    return json_array_get(json_object_get(job, "results"), i);
+}
+
+/* ---- streams ---- */
+
+void kn_compat_pump(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    if (!v->x || !kn_exchange_is_drained(v->x))
+        return;
+    size_t piece = KN_MIN(c->out.len - c->sent, (size_t)PIECE_BYTES);
+    if (piece)
+        kn_exchange_send(v->x, c->out.data + c->sent, piece);
+    c->sent += piece;
+    if (c->sent == c->out.len) {
+        kn_buf_clear(&c->out);
+        c->sent = 0;
+        if (c->finished)
+            kn_exchange_send_end(v->x);
+    }
+}
+
+void kn_compat_send(kn_visit *v, const char *text, size_t len) {
+    if (!v->x)
+        return;
+    if (!kn_buf_add(&v->compat->out, text, len)) {
+        kn_exchange_break(v->x);
+        return;
+    }
+    kn_compat_pump(v);
+    kn_loop_timer_after(v->studio->loop, &v->timer, SILENCE_MS);
+}
+
+static void silence(kn_timer *t) {
+    static const char comment[] = ":\n\n";
+    kn_compat_send(KN_HOLDER(t, kn_visit, timer), comment, sizeof comment - 1);
+}
+
+static void begin_stream(kn_visit *v) {
+    static const char fields[] = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+                                 "X-Content-Type-Options: nosniff\r\n";
+    const kn_reply reply = { .status = 200, .type = "text/event-stream; charset=utf-8", .fields = fields };
+    kn_exchange_stream(v->x, &reply, false);
+    v->timer.fired = silence;
+    kn_loop_timer_after(v->studio->loop, &v->timer, SILENCE_MS);
+}
+
+/* ---- the end ---- */
+
+/* What a job that made no picture means for whoever waits. */
+static bool deny_failure(kn_visit *v, const json_t *job, kn_error *err) {
+    static const struct {
+        kn_task_failure why;
+        unsigned status;
+    } rows[] = { { KN_TASK_MISSING_MODEL, 409 }, { KN_TASK_INPUT_INVALID, 422 }, { KN_TASK_DISK_FULL, 507 } };
+    const json_t *error = json_object_get(job, "error");
+    const char *state = json_string_value(json_object_get(job, "state"));
+    const char *code = json_string_value(json_object_get(error, "code"));
+    const char *message = json_string_value(json_object_get(error, "message"));
+    if (state && !strcmp(state, "cancelled"))
+        return kn_visit_deny(v, 409, "cancelled", "The picture was cancelled", NULL);
+    kn_fail(err, KN_E_USAGE, "%s", message ? message : "");
+    for (size_t i = 0; code && i < KN_COUNT(rows); i++)
+        if (!strcmp(code, kn_task_failures[rows[i].why]))
+            return kn_visit_deny(v, rows[i].status, kn_task_failures[rows[i].why], "The picture was not made", NULL);
+    return kn_visit_deny(v, 500, "generation_failed", "The picture was not made", NULL);
+}
+
+static bool work_answer(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_compat_call *c = v->compat;
+    if (!kn_visit_show_job(v, s, v->part[1], err))
+        return false;
+    const char *state = json_string_value(json_object_get(v->json, "state"));
+    if (!state || strcmp(state, "completed") != 0)
+        return deny_failure(v, v->json, err);
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, KN_COMPAT_ANSWER_MAX);
+    if (!c->way->answer(v, s, v->json, &text, err))
+        return false;
+    kn_buf_clear(&v->body);
+    return kn_buf_add(&v->body, text.data, text.len) || kn_fail_nomem(err, text.len);
+}
+
+/* A stream has begun and so has its answer: a failure is one more event. */
+static bool try_answer(kn_visit *v, kn_store *s, kn_error *err) {
+    (void)err;
+    v->errand.err = (kn_error){ 0 };
+    v->flag = !work_answer(v, s, &v->errand.err);
+    return true;
+}
+
+static void after_stream(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    if (!v->x)
+        return;
+    c->finished = true;
+    if (v->flag)
+        c->way->failed(v);
+    else
+        kn_compat_send(v, v->body.data, v->body.len);
+}
+
+static void after_answer(kn_visit *v) {
+    static const char fields[] = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
+    if (v->x)
+        kn_exchange_reply(v->x, &(kn_reply){ .status = 200,
+                                             .type = "application/json",
+                                             .fields = fields,
+                                             .body = v->body.data,
+                                             .len = v->body.len });
+}
+
+/* ---- waiting ---- */
+
+static void stop_waiting(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    if (!c->waits)
+        return;
+    c->waits = false;
+    v->give_up = NULL;
+    kn_studio_unwatch(v->studio, &v->watch);
+    *c->at = c->next;
+    if (c->next)
+        c->next->at = c->at;
+    v->api->compat_count--;
+}
+
+static void cancel_job(kn_visit *v) {
+    kn_visit_send(v, kn_visit_cancel_job, kn_visit_tell_cancelled);
+}
+
+static void client_left(kn_visit *v) {
+    stop_waiting(v);
+    cancel_job(v);
+}
+
+/* One of as many as were asked for, spread over the steps. */
+static void show_preview(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    size_t len = 0;
+    if (!c->way->preview || c->previews >= c->order.partial_images)
+        return;
+    const void *png = kn_queue_preview(v->studio->queue, v->part[1], &len);
+    if (png)
+        c->way->preview(v, png, len, c->previews++);
+}
+
+static void event_came(kn_watch_events *w, const kn_event *event) {
+    kn_visit *v = KN_HOLDER(w, kn_visit, watch);
+    kn_compat_call *c = v->compat;
+    if (kn_event_topic(event->kind) != KN_TOPIC_JOBS || strcmp(event->subject, v->part[1]) != 0)
+        return;
+    if (event->kind == KN_EVENT_JOB_PREVIEW && c->order.stream)
+        show_preview(v);
+    if (!kn_event_is_last_of_job(event->kind))
+        return;
+    stop_waiting(v);
+    if (c->order.stream)
+        kn_visit_send(v, try_answer, after_stream);
+    else
+        kn_visit_send(v, work_answer, after_answer);
+}
+
+static void wait_for_job(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    kn_api *a = v->api;
+    c->waits = true;
+    c->next = a->compat_calls;
+    c->at = &a->compat_calls;
+    if (c->next)
+        c->next->at = &c->next;
+    a->compat_calls = c;
+    a->compat_count++;
+    v->give_up = client_left;
+    v->watch.came = event_came;
+    kn_studio_watch(v->studio, &v->watch);
+    if (c->order.stream)
+        begin_stream(v);
+}
+
+/* ---- from an order to a job ---- */
+
+static void free_pictures(kn_order *o) {
+    for (size_t i = 0; i < o->picture_count; i++)
+        kn_buf_free(&o->pictures[i].bytes);
+}
+
+static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_compat_call *c = v->compat;
+    char *request = kn_order_request(&c->order);
+    bool ok = request ? kn_visit_create_job(v, s, request, strlen(request), false, &c->order.wish, err)
+                      : kn_fail_nomem(err, KN_REQUEST_BYTES);
+    free(request);
+    const char *id = json_string_value(json_object_get(v->json, "id"));
+    c->created = ok && id;
+    if (c->created)
+        strncpy(v->part[1], id, sizeof v->part[1] - 1);
+    return ok;
+}
+
+static void after_create(kn_visit *v) {
+    kn_compat_call *c = v->compat;
+    free_pictures(&c->order);
+    if (!c->created)
+        return;
+    kn_visit_tell_job(v);
+    if (!c->way->answer)
+        c->way->accepted(v);
+    else if (v->x)
+        wait_for_job(v);
+    else
+        cancel_job(v);
+}
+
+static bool work_accept(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_compat_call *c = v->compat;
+    for (size_t i = 0; i < c->order.picture_count; i++) {
+        kn_order_picture *p = &c->order.pictures[i];
+        kn_input input;
+        if (!p->known && !kn_inputs_accept(s, &p->id, &p->facts, &input, err))
+            return false;
+    }
+    return c->abandoned || create_job(v, s, err);
+}
+
+/* The pictures that nobody looked at, and the one that cannot be used. */
+static void drop_pictures(kn_visit *v, kn_store *s) {
+    kn_compat_call *c = v->compat;
+    for (size_t i = 0; i < c->order.picture_count; i++)
+        if (!c->order.pictures[i].known)
+            kn_inputs_refuse(s, &c->order.pictures[i].id);
+    free_pictures(&c->order);
+}
+
+static bool work_refuse(kn_visit *v, kn_store *s, kn_error *err) {
+    drop_pictures(v, s);
+    kn_fail(err, KN_E_FORMAT, "%s", v->body.data);
+    return kn_buf_add_text(&v->pointer, "/image") &&
+           kn_visit_deny(v, 422, "input_invalid", "A picture cannot be used", NULL);
+}
+
+static bool work_be_busy(kn_visit *v, kn_store *s, kn_error *err) {
+    (void)err;
+    drop_pictures(v, s);
+    return kn_visit_deny(v, 503, "engine_busy", "The image worker cannot look at pictures now", NULL);
+}
+
+static void look_at_next(kn_visit *v);
+
+static void looked(void *ctx, const kn_input_facts *facts, const void *png, size_t len, const char *message) {
+    (void)png, (void)len;
+    kn_visit *v = ctx;
+    kn_compat_call *c = v->compat;
+    bool small = facts && (facts->width < KN_PICTURE_SIDE_MIN || facts->height < KN_PICTURE_SIDE_MIN);
+    v->in_flight = false;
+    if (facts && !small) {
+        c->order.pictures[c->looking++].facts = *facts;
+        look_at_next(v);
+        return;
+    }
+    kn_buf_clear(&v->body);
+    bool said = kn_buf_add_text(&v->body, small     ? "the picture has less than 16 pixels on a side"
+                                          : message ? message
+                                                    : "");
+    kn_visit_send(v, said ? work_refuse : work_be_busy, NULL);
+}
+
+static void look_at_next(kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
+    kn_compat_call *c = v->compat;
+    while (c->looking < c->order.picture_count && c->order.pictures[c->looking].known)
+        c->looking++;
+    c->abandoned = !v->x;
+    if (c->looking == c->order.picture_count) {
+        kn_visit_send(v, work_accept, after_create);
+        return;
+    }
+    const kn_order_picture *p = &c->order.pictures[c->looking];
+    v->in_flight = !c->abandoned && r->look(r->ctx, p->bytes.data, p->bytes.len, 0, looked, v);
+    if (!v->in_flight)
+        kn_visit_send(v, work_be_busy, NULL);
+}
+
+/* ---- reading ---- */
+
+static bool receive_pictures(kn_order *o, kn_store *s, kn_error *err) {
+    for (size_t i = 0; i < o->picture_count; i++) {
+        kn_order_picture *p = &o->pictures[i];
+        kn_input input;
+        if (!kn_inputs_receive(s, p->bytes.data, p->bytes.len, &input, &p->known, err))
+            return false;
+        p->id = input.id;
+    }
+    return true;
+}
+
+static bool work_read(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_compat_call *c = v->compat;
+    if (!c->way->read(v, &c->order, err)) {
+        if (!v->problem.status && err->code != KN_E_NOMEM)
+            kn_visit_set_problem(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
+        return false;
+    }
+    kn_buf_clear(&v->body);
+    return receive_pictures(&c->order, s, err);
+}
+
+static bool may_wait(kn_visit *v) {
+    if (v->api->compat_count < KN_COMPAT_CALLS)
+        return true;
+    kn_visit_refuse(v, 429, "queue_full", "Too many clients wait for pictures already", NULL, NULL);
+    return false;
+}
+
+void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
+    if (kn_visit_is_too_late(v) || (way->answer && !may_wait(v)))
+        return;
+    kn_compat_call *c = calloc(1, sizeof *c);
+    if (!c) {
+        kn_visit_refuse(v, 503, "out_of_memory", "Memory is short", NULL, NULL);
+        return;
+    }
+    kn_order_init(&c->order);
+    kn_buf_init(&c->out, KN_COMPAT_ANSWER_MAX);
+    c->way = way;
+    c->visit = v;
+    v->compat = c;
+    strcpy(v->route, "compat");
+    kn_visit_field(v, "Content-Type", c->type, sizeof c->type);
+    kn_visit_send(v, work_read, look_at_next);
+}

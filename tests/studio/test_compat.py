@@ -1,0 +1,520 @@
+"""Other people's APIs on the studio's port: what their clients send and read, and how each of them says no."""
+
+import base64
+import http.client
+import json
+import socket
+import struct
+import threading
+import time
+import unittest
+import zlib
+
+from studio.rig import PATIENCE, TOKEN, Answer, Rig, png
+
+
+def rgba(width, height, pixel):
+    """A picture file of one colour, with transparency."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + bytes(pixel) * width) * height
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def size_of(picture):
+    """Width and height of a PNG file."""
+    assert picture.startswith(b"\x89PNG"), picture[:20]
+    return struct.unpack(">II", picture[16:24])
+
+
+def form(*parts, boundary="b0undary"):
+    """A body of multipart/form-data: (name, text) or (name, file name, bytes)."""
+    body = b""
+    for name, *rest in parts:
+        more = f'; filename="{rest[0]}"\r\nContent-Type: application/octet-stream' if len(rest) > 1 else ""
+        content = rest[-1] if isinstance(rest[-1], bytes) else rest[-1].encode()
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'.encode() + content + b"\r\n"
+    return body + f"--{boundary}--\r\n".encode()
+
+
+FORM = "multipart/form-data; boundary=b0undary"
+
+
+class Compat(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rig = Rig()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.rig.close()
+
+    def send(self, method, path, body=None, type="application/json", credential="Bearer " + TOKEN, **headers):
+        """One request with the credential as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.rig.port, timeout=PATIENCE)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        if credential:
+            fields["Authorization"] = credential
+        if body is not None:
+            fields["Content-Type"] = type
+            body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, body, fields)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def good(self, answer, status=200):
+        self.assertEqual(answer.status, status, answer.body[:500])
+        return answer
+
+    def wait_for(self, true, what):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            self.assertLess(time.monotonic(), end, f"{what} does not come")
+            time.sleep(0.02)
+
+    def newest_job(self):
+        return self.rig.get("/jobs?limit=1")["items"][0]
+
+    def running_job(self):
+        """The job that runs, as soon as one does."""
+        running = "/jobs?limit=1&state=running"
+        self.wait_for(lambda: self.rig.get(running)["items"], "a job that runs")
+        return self.rig.get(running)["items"][0]["id"]
+
+
+class Doors(Compat):
+    BASIC = "Basic " + base64.b64encode(("me:" + TOKEN).encode()).decode()
+
+    def test_the_token_opens_in_each_form_that_clients_can_send(self):
+        alone = "Basic " + base64.b64encode(TOKEN.encode()).decode()
+        as_user = "Basic " + base64.b64encode((TOKEN + ":").encode()).decode()
+        for credential in ("Bearer " + TOKEN, self.BASIC, alone, as_user):
+            self.good(self.send("GET", "/v1/models", credential=credential))
+            self.good(self.send("GET", "/sdapi/v1/options", credential=credential))
+        for path in ("/v1/models", "/sdapi/v1/samplers", "/sdcpp/v1/capabilities"):
+            self.good(self.send("GET", f"/key/{TOKEN}{path}", credential=None))
+            self.good(self.send("GET", f"/key/{TOKEN}{path}", credential="Basic Og=="))
+
+    def test_nothing_else_does(self):
+        wrong = ["Basic Og==", "Basic !", "Basic " + base64.b64encode(b"me:" + TOKEN.encode()[1:]).decode(), "Bearer x"]
+        for credential in wrong + [None]:
+            answer = self.send("GET", "/v1/models", credential=credential)
+            self.assertEqual(answer.status, 401)
+            self.assertEqual(answer["error"]["type"], "invalid_request_error")
+        self.assertEqual(self.send("GET", f"/key/{TOKEN[1:]}/v1/models", credential=None).status, 401)
+        self.assertEqual(self.send("GET", f"/key/{TOKEN}/api/v1/status", credential=None).status, 401)
+        self.assertEqual(self.send("GET", f"/key/{TOKEN}", credential=None).status, 401)
+
+    def test_foreign_pages_and_names_stay_outside(self):
+        for headers, status in (({"Origin": "http://evil.example"}, 403), ({"Sec_Fetch_Site": "cross-site"}, 403),
+                                ({"Host": "evil.example"}, 421)):
+            for path in ("/v1/models", "/sdapi/v1/options", "/sdcpp/v1/capabilities"):
+                answer = self.send("GET", path, **headers)
+                self.assertEqual(answer.status, status)
+                self.assertEqual(answer.headers["Content-Type"], "application/json")
+                self.assertIsNone(answer.headers["Access-Control-Allow-Origin"])
+
+    def test_each_api_says_no_in_its_own_words(self):
+        openai = self.send("GET", "/v1/nothing")
+        self.assertEqual(openai.status, 404)
+        self.assertEqual(openai.json, {"error": {"message": "There is no such route", "type": "invalid_request_error",
+                                                 "param": None, "code": "not_found"}})
+        a1111 = self.send("GET", "/sdapi/v1/nothing")
+        self.assertEqual(a1111.status, 404)
+        self.assertEqual(a1111.json, {"error": "not_found", "detail": "There is no such route", "body": "",
+                                      "errors": "There is no such route"})
+        sdcpp = self.send("GET", "/sdcpp/v1/nothing")
+        self.assertEqual((sdcpp.status, sdcpp.json), (404, {"error": "There is no such route"}))
+        for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
+            self.assertEqual(self.send("PUT", path, {}).status, 405)
+            self.assertEqual(self.send("POST", path, b"a=b", type="text/plain").status, 415)
+            for broken in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000, b'{"prompt":"a\\u0000b"}'):
+                answer = self.send("POST", path, broken)
+                self.assertEqual(answer.status, 400, broken[:20])
+                self.assertIn("error", answer.json)
+        self.assertEqual(self.send("POST", "/sdcpp/v1/img_gen", b"{")["error"], "invalid json")
+
+    def test_a_ping_needs_no_credential(self):
+        answer = self.send("OPTIONS", "/v1/images/generations", credential=None)
+        self.assertEqual((answer.status, answer.body), (204, b""))
+
+    def test_two_large_bodies_are_read_at_a_time(self):
+        head = (f"POST /v1/images/edits HTTP/1.1\r\nHost: 127.0.0.1:{self.rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+                f"Content-Type: {FORM}\r\nContent-Length: {8 << 20}\r\n\r\n").encode()
+        slow = [socket.create_connection(("127.0.0.1", self.rig.port)) for _ in range(2)]
+        for one in slow:
+            one.sendall(head + b"--b0undary")
+        time.sleep(0.2)
+        answer = self.send("POST", "/v1/images/edits", form(("image", "a", b"x" * (5 << 20))), type=FORM)
+        self.assertEqual((answer.status, answer["error"]["code"]), (429, "too_many_bodies"))
+        self.assertEqual(answer.headers["Retry-After"], "2")
+        for one in slow:
+            one.close()
+        self.wait_for(lambda: self.send("POST", "/v1/images/edits", form(("image", "a", b"x" * (5 << 20))),
+                                        type=FORM).status == 400, "room for a large body")
+        answer = self.send("POST", "/v1/images/edits", b"x", type=FORM, Content_Length=str(65 << 20))
+        self.assertEqual(answer.status, 413)
+
+
+class OpenAI(Compat):
+    def draw(self, **more):
+        return self.send("POST", "/v1/images/generations", {"prompt": "a red boat", **more})
+
+    def test_a_prompt_becomes_a_picture(self):
+        answer = self.good(self.draw(model="gpt-image-1", n=2, size="256x128", quality="high", seed="9007199254740993",
+                                     response_format="b64_json", user="somebody", moderation="low", svg=None))
+        self.assertEqual([size_of(base64.b64decode(one["b64_json"])) for one in answer["data"]], [(256, 128)] * 2)
+        self.assertEqual({key: answer[key] for key in ("size", "quality", "background", "output_format")},
+                         {"size": "256x128", "quality": "high", "background": "opaque", "output_format": "png"})
+        job = self.newest_job()
+        self.assertEqual(job["seeds"], ["9007199254740993", "9007199254740994"])
+        self.assertEqual(job["request"]["preset"], "quality")
+
+    def test_steps_and_guidance_are_those_that_the_model_can_do(self):
+        self.good(self.draw(steps=8, cfg=1))
+        self.assertEqual(self.newest_job()["notes"], [])
+        self.good(self.draw(steps=3, cfg=2.5))
+        job = self.newest_job()
+        self.assertEqual((job["plan"]["steps"], job["plan"]["guidance"]), (8, 1))
+        self.assertEqual([note["code"] for note in job["notes"]], ["settings_adjusted"])
+
+    def test_models_are_profiles(self):
+        models = self.good(self.send("GET", "/v1/models"))["data"]
+        self.assertEqual((models[0]["id"], models[0]["owned_by"]), ("demo", "kuno"))
+        self.assertEqual(self.good(self.send("GET", "/v1/models/demo"))["id"], "demo")
+        answer = self.send("GET", "/v1/models/nobody")
+        self.assertEqual((answer.status, answer["error"]["param"]), (404, "model"))
+        for name in ("nobody", "Some Model"):
+            answer = self.draw(model=name)
+            self.assertEqual((answer.status, answer["error"]["code"], answer["error"]["param"]),
+                             (404, "model_not_found", "model"))
+        self.good(self.draw(model="demo"))
+        self.good(self.draw(model=None))
+
+    def test_what_is_wrong_is_named(self):
+        for member, value in (("size", "7x7"), ("size", "64"), ("size", "1024x16"), ("size", 512), ("size", "64x64x64"),
+                              ("n", 0), ("n", 99), ("n", "2"), ("output_format", "gif"), ("output_compression", 101),
+                              ("background", "blue"), ("quality", "best"), ("response_format", "url"), ("stream", "yes"),
+                              ("partial_images", 4), ("seed", 1.5), ("seed", 2**64), ("seed", "x"), ("steps", "4"),
+                              ("prompt", ""), ("prompt", "a" * 60000), ("prompt", 5)):
+            answer = self.draw(**{member: value})
+            self.assertEqual((answer.status, answer["error"]["param"]), (400, member), (member, value))
+            self.assertEqual(answer["error"]["type"], "invalid_request_error")
+        answer = self.draw(background="transparent", output_format="jpeg")
+        self.assertEqual((answer.status, answer["error"]["param"]), (400, "background"))
+        self.assertEqual(self.send("POST", "/v1/images/generations", {"n": 1}).status, 400)
+        self.assertEqual(self.send("POST", "/v1/images/generations", b'{"prompt":"a","prompt":"b"}').status, 400)
+        self.assertEqual(self.send("POST", "/v1/images/generations", []).status, 400)
+
+    def test_a_stream_shows_previews_and_ends_with_the_pictures(self):
+        answer = self.good(self.draw(prompt="ms=150 steps=6", n=2, stream=True, partial_images=2, size="64x64"))
+        self.assertEqual(answer.headers["Content-Type"], "text/event-stream; charset=utf-8")
+        events = [block.split(b"\ndata: ") for block in answer.body.split(b"\n\n") if b"data: " in block]
+        kinds = [kind.decode().removeprefix("event: ") for kind, _ in events]
+        self.assertEqual(kinds, ["image_generation.partial_image"] * 2 + ["image_generation.completed"] * 2)
+        documents = [json.loads(data) for _, data in events]
+        self.assertEqual([one["type"] for one in documents], kinds)
+        self.assertEqual([one["partial_image_index"] for one in documents[:2]], [0, 1])
+        for one in documents:
+            size_of(base64.b64decode(one["b64_json"]))
+            self.assertEqual((one["size"], one["output_format"]), ("64x64", "png"))
+        self.assertEqual(documents[-1]["usage"]["total_tokens"], 0)
+
+    def test_a_failure_is_told_once_and_not_tried_again(self):
+        for code, status in (("engine_failed", 500), ("missing_model", 409), ("input_invalid", 400), ("disk_full", 507)):
+            answer = self.draw(prompt="fails=" + code)
+            self.assertEqual(answer.status, status)
+            self.assertIn("asked to fail", answer["error"]["message"])
+            self.assertEqual(answer.headers["X-Should-Retry"], "false" if status != 400 else None)
+        answer = self.good(self.draw(prompt="fails=engine_failed", stream=True))
+        event, data = answer.body.strip().rsplit(b"\n\n", 1)[-1].split(b"\ndata: ")
+        self.assertEqual((event, json.loads(data)["error"]["code"]), (b"event: error", "generation_failed"))
+
+    def edit(self, *parts):
+        return self.send("POST", "/v1/images/edits", form(*parts), type=FORM)
+
+    def test_pictures_are_edited(self):
+        one, other, mask = png(64, 64, 10), png(32, 48, 20), rgba(64, 64, (0, 0, 0, 0))
+        self.good(self.edit(("prompt", "make it blue"), ("image", "a.png", one)))
+        self.assertEqual([each["role"] for each in self.newest_job()["request"]["inputs"]], ["source"])
+        self.good(self.edit(("image[]", "a.png", one), ("image[]", "b.txt", other), ("prompt", "both"), ("n", "2")))
+        job = self.newest_job()
+        self.assertEqual([each["role"] for each in job["request"]["inputs"]], ["source", "reference"])
+        self.assertEqual((job["kind"], len(job["results"])), ("edit", 2))
+        self.good(self.edit(("mask", "m.png", mask), ("prompt", "here"), ("image", "upload", one), ("size", "auto")))
+        job = self.newest_job()
+        self.assertEqual([each["role"] for each in job["request"]["inputs"]], ["mask", "source"])
+        self.assertEqual(job["kind"], "inpaint")
+        answer = self.good(self.edit(("stream", "true"), ("prompt", "a"), ("image", "a", one)))
+        self.assertIn(b"event: image_edit.completed\n", answer.body)
+
+    def test_what_is_wrong_with_a_form_is_named(self):
+        one = png(64, 64)
+        for parts, parameter in (
+            ([("image", "a.png", one)], None),
+            ([("prompt", "a")], "image"),
+            ([("prompt", "a"), ("image", "a.png", b"")], "image"),
+            ([("prompt", "a"), ("image", "a.png", b"hello")], "image"),
+            ([("prompt", "a"), ("image", "a.png", one[:60])], "image"),
+            ([("prompt", "a"), ("image", "a.png", png(8, 8))], "image"),
+            ([("prompt", "a"), ("image", "text")], "image"),
+            ([("prompt", "a"), ("markup", "a.png", one), ("image", "a.png", one)], "markup"),
+            ([("prompt", "a"), ("prompt", "b"), ("image", "a.png", one)], "prompt"),
+            ([("prompt", b"\xff"), ("image", "a.png", one)], "prompt"),
+            ([("prompt", "a"), ("n", "x"), ("image", "a.png", one)], "n"),
+            ([("prompt", "a"), ("n", "99"), ("image", "a.png", one)], "n"),
+        ):
+            answer = self.edit(*parts)
+            self.assertEqual((answer.status, answer["error"]["param"]), (400, parameter), answer.body)
+        self.assertEqual(self.edit(("prompt", "a"), *[("image[]", "a", one)] * 13).status, 400)
+        broken = form(("prompt", "a"), ("image", "a.png", one))[:-4]
+        self.assertEqual(self.send("POST", "/v1/images/edits", broken, type=FORM).status, 400)
+        self.assertEqual(self.send("POST", "/v1/images/edits", broken, type="multipart/form-data").status, 400)
+        self.assertEqual(self.send("POST", "/v1/images/edits", {"prompt": "a"}).status, 415)
+        self.assertEqual([item for item in self.rig.get("/inputs")["items"] if item["width"] < 16], [])
+
+    def test_who_leaves_has_its_job_cancelled(self):
+        for stream in (False, True):
+            body = json.dumps({"prompt": "ms=20 steps=5000", "stream": stream}).encode()
+            with socket.create_connection(("127.0.0.1", self.rig.port)) as client:
+                client.sendall((f"POST /v1/images/generations HTTP/1.1\r\nHost: 127.0.0.1:{self.rig.port}\r\n"
+                                f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+                                f"Content-Length: {len(body)}\r\n\r\n").encode() + body)
+                job = self.running_job()
+            self.assertEqual(self.rig.ended(job)["state"], "cancelled")
+
+    def test_a_cancelled_job_is_told_to_who_waits(self):
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.draw(prompt="ms=20 steps=5000")))
+        thread.start()
+        self.rig.post(f"/jobs/{self.running_job()}/cancel")
+        thread.join()
+        self.assertEqual((answers[0].status, answers[0]["error"]["code"]), (409, "cancelled"))
+
+    def test_eight_at_once_get_their_own_pictures(self):
+        answers = {}
+
+        def draw(seed):
+            answers[seed] = self.draw(seed=seed, size=f"{64 + 16 * seed}x64")
+
+        threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for seed, answer in answers.items():
+            self.assertEqual(size_of(base64.b64decode(self.good(answer)["data"][0]["b64_json"])), (64 + 16 * seed, 64))
+
+
+class A1111(Compat):
+    SILLY_TAVERN = {"prompt": "a red boat", "negative_prompt": "blurry", "width": 512, "height": 512, "steps": 20,
+                    "cfg_scale": 7, "batch_size": 1, "sampler_name": "euler_a", "scheduler": "karras"}
+
+    def draw(self, **more):
+        return self.send("POST", "/sdapi/v1/txt2img", {**self.SILLY_TAVERN, **more})
+
+    def test_silly_tavern_gets_its_picture(self):
+        answer = self.good(self.draw(model="demo", seed=42, clip_skip=2))
+        self.assertEqual(size_of(base64.b64decode(answer["images"][0])), (512, 512))
+        info = json.loads(answer["info"])
+        self.assertEqual((info["seed"], info["all_seeds"], info["width"], info["height"]), (42, [42], 512, 512))
+        self.assertEqual((info["prompt"], info["negative_prompt"], info["sampler_name"]),
+                         ("a red boat", "blurry", "euler_ancestral"))
+        self.assertIn("Seed: 42", info["infotexts"][0])
+        self.assertEqual(self.newest_job()["request"]["sampler"], "euler_ancestral")
+
+    def test_what_means_nothing_here_is_stepped_over(self):
+        self.good(self.draw(url="http://x", auth="", restore_faces=False, enable_hr=False, hr_upscaler="Latent",
+                            hr_scale=1.5, hr_additional_modules=[], denoising_strength=0.7, hr_second_pass_steps=0,
+                            override_settings={"CLIP_stop_at_last_layers": 1, "sd_vae": "x"}, clip_skip=1,
+                            override_settings_restore_afterwards=True, save_images=True, send_images=True,
+                            do_not_save_grid=False, styles=None, alwayson_scripts={"a": {"args": []}}))
+        for name, ours in (("Euler a", "euler_ancestral"), ("DPM++ 2M Karras", "dpmpp_2m"), ("k_euler", "euler")):
+            self.good(self.draw(sampler_name=name))
+            self.assertEqual(self.newest_job()["request"]["sampler"], ours)
+        self.good(self.draw(sampler_name="PLMS"))
+        self.assertNotIn("sampler", self.newest_job()["request"])
+        seed = json.loads(self.good(self.draw(seed=-1))["info"])["seed"]
+        self.assertGreaterEqual(seed, 0)
+
+    def test_open_web_ui_gets_its_picture(self):
+        options = self.good(self.send("GET", "/sdapi/v1/options")).json
+        self.assertEqual(options["sd_model_checkpoint"], "demo")
+        answer = self.good(self.send("POST", "/sdapi/v1/options", options))
+        self.assertEqual(answer.body, b"null")
+        answer = self.good(self.send("POST", "/sdapi/v1/txt2img", {"prompt": "a", "batch_size": 2, "width": 96,
+                                                                   "height": 64, "steps": 4}))
+        self.assertEqual([size_of(base64.b64decode(one)) for one in answer["images"]], [(96, 64)] * 2)
+        self.assertIsInstance(json.loads(answer["info"]), dict)
+
+    def test_another_model_is_chosen_in_the_studio(self):
+        for name in ("nobody", "No such!"):
+            answer = self.send("POST", "/sdapi/v1/options", {"sd_model_checkpoint": name})
+            self.assertEqual((answer.status, answer["error"]), (400, "model_unknown"))
+        self.assertEqual(self.draw(override_settings={"sd_model_checkpoint": "nobody"}).status, 422)
+
+    def test_lists_name_what_there_is(self):
+        self.assertIn("euler", [one["name"] for one in self.send("GET", "/sdapi/v1/samplers").json])
+        for path in ("schedulers", "upscalers", "latent-upscale-modes"):
+            self.assertTrue(all(one["name"] for one in self.good(self.send("GET", "/sdapi/v1/" + path)).json))
+        self.assertEqual([one["title"] for one in self.send("GET", "/sdapi/v1/sd-models").json], ["demo"])
+        for path in ("sd-vae", "sd-modules", "loras"):
+            self.assertEqual(self.good(self.send("GET", "/sdapi/v1/" + path)).json, [])
+        self.assertEqual(self.send("GET", "/sdapi/v1/embeddings").json, {"loaded": {}, "skipped": {}})
+
+    def test_pictures_are_changed(self):
+        one, mask = base64.b64encode(png(64, 96)).decode(), base64.b64encode(png(64, 96, 255)).decode()
+        answer = self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "width": 64, "height": 96, "init_images": [one],
+                                                         "denoising_strength": 0.5, "inpainting_mask_invert": 0})
+        self.good(answer)
+        self.assertEqual(self.newest_job()["kind"], "edit")
+        self.good(self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "width": 64, "height": 96, "mask": mask,
+                                                          "init_images": ["data:image/png;base64," + one]}))
+        self.assertEqual(self.newest_job()["kind"], "inpaint")
+
+    def test_what_is_wrong_is_named(self):
+        for member, value in (("width", 0), ("width", 2**31 - 1), ("height", -1), ("steps", "20"), ("cfg_scale", None),
+                              ("seed", 1.5), ("batch_size", 0), ("enable_hr", True), ("prompt", None), ("prompt", "")):
+            answer = self.draw(**{member: value})
+            if value is None and member != "prompt":
+                self.good(answer)
+                continue
+            self.assertEqual(answer.status, 422, (member, value, answer.body[:300]))
+            self.assertEqual(set(answer.json), {"error", "detail", "body", "errors"})
+        self.assertEqual(self.draw(batch_size=4, n_iter=4).status, 422)
+        self.assertEqual(self.send("POST", "/sdapi/v1/img2img", {"prompt": "a"}).status, 422)
+        one = base64.b64encode(png(64, 64)).decode()
+        for picture in ("http://127.0.0.1/a.png", "!", one[:-3], "", 5, base64.b64encode(b"hello").decode()):
+            answer = self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "init_images": [picture]})
+            self.assertEqual(answer.status, 422, picture)
+        answer = self.send("POST", "/sdapi/v1/img2img",
+                           {"prompt": "a", "init_images": [one], "mask": one, "inpainting_mask_invert": 1})
+        self.assertEqual(answer.status, 422)
+
+    def test_progress_is_shown_and_interrupted(self):
+        idle = self.good(self.send("GET", "/sdapi/v1/progress")).json
+        self.assertEqual((idle["progress"], idle["state"]["job_count"], idle["current_image"]), (0, 0, None))
+        self.assertEqual(self.good(self.send("POST", "/sdapi/v1/interrupt")).json, {})
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.draw(prompt="ms=20 steps=5000")))
+        thread.start()
+        job = self.running_job()
+        self.wait_for(lambda: self.send("GET", "/sdapi/v1/progress")["current_image"], "a preview")
+        running = self.send("GET", "/sdapi/v1/progress").json
+        self.assertTrue(0 < running["progress"] < 1)
+        self.assertEqual((running["state"]["job_count"], running["state"]["sampling_steps"]), (1, 5000))
+        size_of(base64.b64decode(running["current_image"]))
+        self.assertIsNone(self.send("GET", "/sdapi/v1/progress?skip_current_image=true")["current_image"])
+        self.assertEqual(self.good(self.send("POST", "/sdapi/v1/interrupt")).json, {})
+        thread.join()
+        self.assertEqual((answers[0].status, answers[0]["error"]), (409, "cancelled"))
+        self.assertEqual(self.rig.ended(job)["state"], "cancelled")
+
+    def test_the_studios_own_jobs_are_not_interrupted(self):
+        job = self.rig.job("ms=20 steps=100")
+        self.running_job()
+        self.good(self.send("POST", "/sdapi/v1/interrupt", b""))
+        self.assertEqual(self.rig.ended(job)["state"], "completed")
+
+
+class Sdcpp(Compat):
+    def submit(self, **more):
+        return self.send("POST", "/sdcpp/v1/img_gen", {"prompt": "a red boat", **more})
+
+    def ended(self, url):
+        job = {}
+
+        def has_ended():
+            job.update(self.good(self.send("GET", url)).json)
+            return job["status"] not in ("queued", "generating")
+
+        self.wait_for(has_ended, "the end")
+        return job
+
+    def test_a_job_is_polled_until_its_pictures_are_there(self):
+        answer = self.good(self.submit(width=96, height=64, seed=7, batch_count=2, output_format="PNG",
+                                       sample_params={"sample_method": "euler", "scheduler": "karras", "sample_steps": 5,
+                                                      "guidance": {"txt_cfg": 1.5, "img_cfg": None}, "eta": 0.1},
+                                       hires={"enabled": False}, lora=[], vae_tiling_params={"enabled": True},
+                                       nonsense=1), 202)
+        self.assertEqual((answer["kind"], answer["status"]), ("img_gen", "queued"))
+        self.assertEqual(answer["poll_url"], "/sdcpp/v1/jobs/" + answer["id"])
+        job = self.ended(answer["poll_url"])
+        self.assertEqual((job["status"], job["error"], job["queue_position"]), ("completed", None, 0))
+        self.assertTrue(job["created"] <= job["started"] <= job["completed"])
+        self.assertEqual(job["result"]["output_format"], "png")
+        self.assertEqual([one["index"] for one in job["result"]["images"]], [0, 1])
+        for one in job["result"]["images"]:
+            self.assertEqual(size_of(base64.b64decode(one["b64_json"])), (96, 64))
+        made = self.rig.get("/jobs/" + answer["id"])
+        self.assertEqual(made["seeds"], ["7", "8"])
+        self.assertIn("settings_adjusted", [note["code"] for note in made["notes"]])
+
+    def test_a_running_job_is_cancelled(self):
+        running, queued = self.submit(prompt="ms=20 steps=5000"), self.submit()
+        self.running_job_is(running["id"])
+        answer = self.send("POST", queued["poll_url"] + "/cancel")
+        self.assertEqual((answer.status, answer["status"]), (200, "cancelled"))
+        answer = self.send("POST", running["poll_url"] + "/cancel")
+        self.assertEqual((answer.status, answer["status"]), (202, "generating"))
+        job = self.ended(running["poll_url"])
+        self.assertEqual((job["status"], job["error"]["code"], job["result"]), ("cancelled", "cancelled", None))
+        self.assertEqual(self.send("POST", running["poll_url"] + "/cancel").status, 200)
+
+    def running_job_is(self, job):
+        self.wait_for(lambda: self.send("GET", "/sdcpp/v1/jobs/" + job)["status"] == "generating", "its start")
+
+    def test_a_client_that_leaves_keeps_its_job(self):
+        job = self.submit(prompt="ms=20 steps=10")
+        self.assertEqual(self.ended(job["poll_url"])["status"], "completed")
+
+    def test_failures_and_lost_jobs_are_told(self):
+        job = self.ended(self.submit(prompt="fails=engine_failed")["poll_url"])
+        self.assertEqual((job["status"], job["error"]["code"]), ("failed", "generation_failed"))
+        self.assertEqual(self.rig.ask("DELETE", "/jobs/" + job["id"]).status, 204)
+        self.assertEqual(self.send("GET", "/sdcpp/v1/jobs/" + job["id"]).status, 410)
+        for path in ("/sdcpp/v1/jobs/job_1234_00000001", "/sdcpp/v1/jobs/x", "/sdcpp/v1/vid_gen"):
+            self.assertEqual(self.send("GET", path).status, 404)
+
+    def test_pictures_go_into_jobs_and_deleted_ones_out_of_results(self):
+        one, mask = base64.b64encode(png(64, 64, 30)).decode(), base64.b64encode(png(64, 64, 255)).decode()
+        job = self.good(self.submit(init_image="data:image/png;base64," + one, mask_image=mask, ref_images=[], width=-1,
+                                    height=-1), 202)
+        self.ended(job["poll_url"])
+        self.assertEqual(self.newest_job()["kind"], "inpaint")
+        job = self.good(self.submit(ref_images=[one, one]), 202)
+        self.ended(job["poll_url"])
+        made = self.newest_job()
+        self.assertEqual([each["role"] for each in made["request"]["inputs"]], ["reference"] * 2)
+        self.assertEqual(self.rig.ask("DELETE", "/gallery/" + made["results"][0]["gallery_item"]).status, 204)
+        self.assertEqual(self.ended(job["poll_url"])["result"]["images"], [])
+
+    def test_what_is_wrong_is_refused(self):
+        for member, value in (("width", 5), ("seed", 1.5), ("steps", []), ("lora", [{"path": "../x"}]),
+                              ("control_image", "x"), ("init_image", "x"), ("ref_images", ["!"]), ("output_format", "gif"),
+                              ("hires", {"enabled": True}), ("sample_params", 1), ("prompt", ""),
+                              ("sample_params", {"custom_sigmas": [1, 0]}), ("sample_params", {"guidance": {"txt_cfg": -1}})):
+            answer = self.submit(**{member: value})
+            if member == "steps":
+                self.assertEqual(answer.status, 202)
+                continue
+            self.assertEqual((answer.status, list(answer.json)), (400, ["error"]), (member, value))
+
+    def test_capabilities_say_what_can_be_done(self):
+        can = self.good(self.send("GET", "/sdcpp/v1/capabilities")).json
+        self.assertEqual((can["model"]["name"], can["current_mode"], can["supported_modes"]), ("demo", "img_gen", ["img_gen"]))
+        self.assertTrue(can["features"]["cancel_generating"])
+        self.assertFalse(can["features"]["lora"])
+        self.assertIn("euler", can["samplers"])
+        self.assertEqual(can["defaults_by_mode"]["img_gen"]["sample_params"]["sample_method"], "default")
+        self.assertEqual(can["limits"]["max_batch_count"], 8)
+
+
+if __name__ == "__main__":
+    unittest.main()
