@@ -20,6 +20,7 @@ static kn_store *store;
 static kn_model_list models;
 static kn_studio_settings settings;
 static kn_upscaler_list upscalers;
+static kn_plan_wish wish; /* of the next plan */
 
 static int begin(void **state) {
     static const char profiles[] =
@@ -29,6 +30,7 @@ static int begin(void **state) {
         "diffusion_model = \"d.safetensors\"\ntext_encoder = \"t.safetensors\"\nvae = \"v.safetensors\"\n";
     char path[100];
     kn_error problem = { 0 };
+    wish = (kn_plan_wish){ 0 };
     if (make_folder(state) != 0)
         return -1;
     store = open_store();
@@ -69,6 +71,7 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
                              .memory_bytes = memory,
                              .kinds = ~0u,
                              .resizes = true,
+                             .wish = wish,
                              .input_count = r.input_count };
     assert_non_null(with.profile);
     for (size_t i = 0; i < r.input_count; i++) {
@@ -266,6 +269,30 @@ static void a_plan_is_complete_as_clients_see_it(void **state) {
     json_decref(j);
 }
 
+static bool is_adjusted(const kn_studio_plan *p) {
+    return p->note_count == 1 && !strcmp(p->notes[0].code, "settings_adjusted");
+}
+
+static void wishes_count_as_far_as_the_model_can(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    wish = (kn_plan_wish){ .steps = { true, 7 }, .cfg = { true, 2.5 } };
+    assert_true(plan(REQUEST, false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.steps, 7);
+    assert_float_equal(p.guidance, 2.5, 0);
+    assert_int_equal(p.note_count, 0);
+    wish = (kn_plan_wish){ .steps = { true, 4000 }, .cfg = { true, -1 } };
+    assert_true(plan(REQUEST, false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.steps, 100);
+    assert_float_equal(p.guidance, 0, 0);
+    assert_true(is_adjusted(&p));
+    wish = (kn_plan_wish){ .cfg = { true, 7 } };
+    assert_true(plan(REQUEST, false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_float_equal(p.guidance, 1, 0);
+    assert_true(is_adjusted(&p));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, done)
 
 int main(void) {
@@ -277,6 +304,7 @@ int main(void) {
         TEST(turbo_has_its_own_steps_and_no_negative_prompt),
         TEST(time_is_told_only_by_a_machine_that_was_measured),
         TEST(references_are_seen_at_their_own_sizes),
+        TEST(wishes_count_as_far_as_the_model_can),
         TEST(a_plan_is_complete_as_clients_see_it),
     };
     return cmocka_run_group_tests_name("studio planner", tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
     }
 }
 
-static bool read_members(kn_visit *v, kn_order *o, kn_error *err) {
+bool kn_a1111_read(kn_visit *v, kn_order *o, kn_error *err) {
     const kn_json_text body = { v->body.data, v->body.len };
     uint64_t rounds = 1;
     kn_json_reader j;
@@ -220,7 +220,7 @@ static bool write_answer(kn_visit *v, kn_store *s, const json_t *job, kn_buf *in
 }
 
 void kn_a1111_draw(kn_exchange *x, kn_span body) {
-    static const kn_compat_way way = { .read = read_members, .answer = write_answer };
+    static const kn_compat_way way = { .read = kn_a1111_read, .answer = write_answer };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     char what[16] = "";
     if (!v || !kn_visit_has_json(v))

@@ -84,6 +84,13 @@ void kn_order_take_sampler(kn_form *f, kn_order *o); /* one that is not known he
 void kn_order_take_picture(kn_form *f, kn_order *o, kn_input_role role); /* base64, or a data URL */
 kn_order_picture *kn_order_add_picture(kn_order *o, kn_input_role role, kn_error *err);
 
+/* ---- who reads ---- */
+
+/* What a body says, in v->body: an order of a prompt and pictures. v->compat->type is that of a form; v->flag: a
+ * picture to start from is needed. Where it is not as it should be, v->pointer says so. */
+typedef bool kn_compat_reader(kn_visit *v, kn_order *o, kn_error *err);
+kn_compat_reader kn_openai_read_json, kn_openai_read_form, kn_a1111_read, kn_sdcpp_read;
+
 /* ---- what becomes of it: call.c ---- */
 
 typedef struct kn_compat_call kn_compat_call;
@@ -91,7 +98,7 @@ typedef struct kn_compat_call kn_compat_call;
 /* One way to order pictures. */
 typedef struct kn_compat_way {
     /* Both in the disk's thread. `answer` writes what a client gets when its job is completed. */
-    bool (*read)(kn_visit *v, kn_order *o, kn_error *err);
+    kn_compat_reader *read;
     bool (*answer)(kn_visit *v, kn_store *s, const json_t *job, kn_buf *into, kn_error *err);
     /* In the loop; only of those who do not wait: the job v->json is there. */
     void (*accepted)(kn_visit *v);

@@ -191,7 +191,7 @@ static bool read_members(kn_visit *v, const char *text, size_t len, kn_order *o,
     return kn_form_finish(&f);
 }
 
-static bool read_json(kn_visit *v, kn_order *o, kn_error *err) {
+bool kn_openai_read_json(kn_visit *v, kn_order *o, kn_error *err) {
     return read_members(v, v->body.data, v->body.len, o, err);
 }
 
@@ -284,7 +284,7 @@ static void order_roles(kn_order *o) {
     }
 }
 
-static bool read_form(kn_visit *v, kn_order *o, kn_error *err) {
+bool kn_openai_read_form(kn_visit *v, kn_order *o, kn_error *err) {
     form f = { .order = o, .members = json_object(), .pointer = &v->pointer };
     kn_buf_init(&f.text, FIELD_BYTES);
     char *text = NULL;
@@ -394,7 +394,7 @@ static bool answer(kn_visit *v, kn_store *s, const json_t *job, kn_buf *into, kn
 
 void kn_openai_generate(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = {
-        .read = read_json, .answer = answer, .preview = show_preview, .failed = show_failure
+        .read = kn_openai_read_json, .answer = answer, .preview = show_preview, .failed = show_failure
     };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     if (v && kn_visit_has_json(v))
@@ -403,7 +403,7 @@ void kn_openai_generate(kn_exchange *x, kn_span body) {
 
 void kn_openai_edit(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = {
-        .read = read_form, .answer = answer, .preview = show_preview, .failed = show_failure
+        .read = kn_openai_read_form, .answer = answer, .preview = show_preview, .failed = show_failure
     };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     if (v)

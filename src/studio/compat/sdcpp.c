@@ -165,7 +165,7 @@ static void take_member(kn_form *f, int key, kn_order *o) {
     }
 }
 
-static bool read_members(kn_visit *v, kn_order *o, kn_error *err) {
+bool kn_sdcpp_read(kn_visit *v, kn_order *o, kn_error *err) {
     const kn_json_text body = { v->body.data, v->body.len };
     kn_json_reader j;
     kn_form f;
@@ -279,7 +279,7 @@ static void accepted(kn_visit *v) {
 }
 
 void kn_sdcpp_draw(kn_exchange *x, kn_span body) {
-    static const kn_compat_way way = { .read = read_members, .accepted = accepted };
+    static const kn_compat_way way = { .read = kn_sdcpp_read, .accepted = accepted };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     if (v && kn_visit_has_json(v))
         kn_compat_order(v, &way);
