@@ -88,11 +88,13 @@ static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     const json_t *plan = task->plan;
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
-    json_t *recipe = json_pack(
-        "{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:b, s:b}", "model", json_string_value(json_object_get(plan, "profile")),
-        "prompt", r->prompt, "negative_prompt", r->negative_prompt, "seed", seed, "width",
-        json_object_get(plan, "working_width"), "height", json_object_get(plan, "working_height"), "sampler",
-        json_object_get(plan, "sampler"), "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
+    json_t *recipe =
+        json_pack("{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:O, s:O, s:b, s:b}", "model",
+                  json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt",
+                  r->negative_prompt, "seed", seed, "width", json_object_get(plan, "working_width"), "height",
+                  json_object_get(plan, "working_height"), "sampler", json_object_get(plan, "sampler"), "steps",
+                  json_object_get(plan, "steps"), "cfg", json_object_get(plan, "guidance"), "metadata",
+                  r->output.embed_metadata, "opaque", !r->output.transparent);
     char *text = recipe ? json_dumps(recipe, JSON_COMPACT) : NULL;
     json_decref(recipe);
     bool ok = text && kn_buf_add(into, text, strlen(text) - 1); /* without its last brace */

@@ -149,6 +149,16 @@ class Rig:
             raise AssertionError(f"{answer.status}: {answer.body}")
         return answer["input_id"]
 
+    def edit_by_default(self):
+        """A model that edits, which the built-in one cannot, becomes the one that is used."""
+        path = os.path.join(self.folder, "editor.safetensors")
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        for answer in (self.ask("PUT", "/models/editor", profile), self.post("/models/editor/activate")):
+            if answer.status not in (200, 201):
+                raise AssertionError(f"{answer.status}: {answer.body}")
+
     @contextlib.contextmanager
     def events(self, path="/events", **headers):
         """The events of a stream, one by one."""

@@ -10,6 +10,7 @@ import time
 import unittest
 import zlib
 
+import tap
 from studio.rig import PATIENCE, TOKEN, Answer, Rig, png
 
 
@@ -36,7 +37,8 @@ def form(*parts, boundary="b0undary"):
     for name, *rest in parts:
         more = f'; filename="{rest[0]}"\r\nContent-Type: application/octet-stream' if len(rest) > 1 else ""
         content = rest[-1] if isinstance(rest[-1], bytes) else rest[-1].encode()
-        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'.encode() + content + b"\r\n"
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+        body += head.encode() + content + b"\r\n"
     return body + f"--{boundary}--\r\n".encode()
 
 
@@ -47,6 +49,7 @@ class Compat(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.rig = Rig()
+        cls.rig.edit_by_default()
 
     @classmethod
     def tearDownClass(cls):
@@ -145,8 +148,8 @@ class Doors(Compat):
         self.assertEqual((answer.status, answer.body), (204, b""))
 
     def test_two_large_bodies_are_read_at_a_time(self):
-        head = (f"POST /v1/images/edits HTTP/1.1\r\nHost: 127.0.0.1:{self.rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
-                f"Content-Type: {FORM}\r\nContent-Length: {8 << 20}\r\n\r\n").encode()
+        head = (f"POST /v1/images/edits HTTP/1.1\r\nHost: 127.0.0.1:{self.rig.port}\r\n"
+                f"Authorization: Bearer {TOKEN}\r\nContent-Type: {FORM}\r\nContent-Length: {8 << 20}\r\n\r\n").encode()
         slow = [socket.create_connection(("127.0.0.1", self.rig.port)) for _ in range(2)]
         for one in slow:
             one.sendall(head + b"--b0undary")
@@ -177,16 +180,18 @@ class OpenAI(Compat):
         self.assertEqual(job["request"]["preset"], "quality")
 
     def test_steps_and_guidance_are_those_that_the_model_can_do(self):
-        self.good(self.draw(steps=8, cfg=1))
-        self.assertEqual(self.newest_job()["notes"], [])
         self.good(self.draw(steps=3, cfg=2.5))
+        job = self.newest_job()
+        self.assertEqual((job["plan"]["steps"], job["plan"]["guidance"], job["notes"]), (3, 2.5, []))
+        self.good(self.draw(model="demo", steps=3, cfg=2.5))
         job = self.newest_job()
         self.assertEqual((job["plan"]["steps"], job["plan"]["guidance"]), (8, 1))
         self.assertEqual([note["code"] for note in job["notes"]], ["settings_adjusted"])
 
     def test_models_are_profiles(self):
         models = self.good(self.send("GET", "/v1/models"))["data"]
-        self.assertEqual((models[0]["id"], models[0]["owned_by"]), ("demo", "kuno"))
+        self.assertEqual([one["id"] for one in models], ["editor", "demo"])
+        self.assertEqual((models[0]["object"], models[0]["owned_by"]), ("model", "kuno"))
         self.assertEqual(self.good(self.send("GET", "/v1/models/demo"))["id"], "demo")
         answer = self.send("GET", "/v1/models/nobody")
         self.assertEqual((answer.status, answer["error"]["param"]), (404, "model"))
@@ -200,7 +205,8 @@ class OpenAI(Compat):
     def test_what_is_wrong_is_named(self):
         for member, value in (("size", "7x7"), ("size", "64"), ("size", "1024x16"), ("size", 512), ("size", "64x64x64"),
                               ("n", 0), ("n", 99), ("n", "2"), ("output_format", "gif"), ("output_compression", 101),
-                              ("background", "blue"), ("quality", "best"), ("response_format", "url"), ("stream", "yes"),
+                              ("background", "blue"), ("quality", "best"), ("response_format", "url"),
+                              ("stream", "yes"),
                               ("partial_images", 4), ("seed", 1.5), ("seed", 2**64), ("seed", "x"), ("steps", "4"),
                               ("prompt", ""), ("prompt", "a" * 60000), ("prompt", 5)):
             answer = self.draw(**{member: value})
@@ -227,7 +233,8 @@ class OpenAI(Compat):
         self.assertEqual(documents[-1]["usage"]["total_tokens"], 0)
 
     def test_a_failure_is_told_once_and_not_tried_again(self):
-        for code, status in (("engine_failed", 500), ("missing_model", 409), ("input_invalid", 400), ("disk_full", 507)):
+        failures = {"engine_failed": 500, "missing_model": 409, "input_invalid": 400, "disk_full": 507}
+        for code, status in failures.items():
             answer = self.draw(prompt="fails=" + code)
             self.assertEqual(answer.status, status)
             self.assertIn("asked to fail", answer["error"]["message"])
@@ -345,7 +352,7 @@ class A1111(Compat):
 
     def test_open_web_ui_gets_its_picture(self):
         options = self.good(self.send("GET", "/sdapi/v1/options")).json
-        self.assertEqual(options["sd_model_checkpoint"], "demo")
+        self.assertEqual(options["sd_model_checkpoint"], "editor")
         answer = self.good(self.send("POST", "/sdapi/v1/options", options))
         self.assertEqual(answer.body, b"null")
         answer = self.good(self.send("POST", "/sdapi/v1/txt2img", {"prompt": "a", "batch_size": 2, "width": 96,
@@ -354,16 +361,17 @@ class A1111(Compat):
         self.assertIsInstance(json.loads(answer["info"]), dict)
 
     def test_another_model_is_chosen_in_the_studio(self):
-        for name in ("nobody", "No such!"):
+        for name, code in (("nobody", "model_unknown"), ("No such!", "model_unknown"), ("demo", "model_fixed")):
             answer = self.send("POST", "/sdapi/v1/options", {"sd_model_checkpoint": name})
-            self.assertEqual((answer.status, answer["error"]), (400, "model_unknown"))
+            self.assertEqual((answer.status, answer["error"]), (400, code))
+        self.good(self.draw(override_settings={"sd_model_checkpoint": "demo"}))
         self.assertEqual(self.draw(override_settings={"sd_model_checkpoint": "nobody"}).status, 422)
 
     def test_lists_name_what_there_is(self):
         self.assertIn("euler", [one["name"] for one in self.send("GET", "/sdapi/v1/samplers").json])
         for path in ("schedulers", "upscalers", "latent-upscale-modes"):
             self.assertTrue(all(one["name"] for one in self.good(self.send("GET", "/sdapi/v1/" + path)).json))
-        self.assertEqual([one["title"] for one in self.send("GET", "/sdapi/v1/sd-models").json], ["demo"])
+        self.assertEqual({one["title"] for one in self.send("GET", "/sdapi/v1/sd-models").json}, {"demo", "editor"})
         for path in ("sd-vae", "sd-modules", "loras"):
             self.assertEqual(self.good(self.send("GET", "/sdapi/v1/" + path)).json, [])
         self.assertEqual(self.send("GET", "/sdapi/v1/embeddings").json, {"loaded": {}, "skipped": {}})
@@ -439,7 +447,8 @@ class Sdcpp(Compat):
 
     def test_a_job_is_polled_until_its_pictures_are_there(self):
         answer = self.good(self.submit(width=96, height=64, seed=7, batch_count=2, output_format="PNG",
-                                       sample_params={"sample_method": "euler", "scheduler": "karras", "sample_steps": 5,
+                                       sample_params={"sample_method": "euler", "scheduler": "karras",
+                                                      "sample_steps": 5,
                                                       "guidance": {"txt_cfg": 1.5, "img_cfg": None}, "eta": 0.1},
                                        hires={"enabled": False}, lora=[], vae_tiling_params={"enabled": True},
                                        nonsense=1), 202)
@@ -453,8 +462,7 @@ class Sdcpp(Compat):
         for one in job["result"]["images"]:
             self.assertEqual(size_of(base64.b64decode(one["b64_json"])), (96, 64))
         made = self.rig.get("/jobs/" + answer["id"])
-        self.assertEqual(made["seeds"], ["7", "8"])
-        self.assertIn("settings_adjusted", [note["code"] for note in made["notes"]])
+        self.assertEqual((made["seeds"], made["plan"]["steps"], made["plan"]["guidance"]), (["7", "8"], 5, 1.5))
 
     def test_a_running_job_is_cancelled(self):
         running, queued = self.submit(prompt="ms=20 steps=5000"), self.submit()
@@ -497,9 +505,11 @@ class Sdcpp(Compat):
 
     def test_what_is_wrong_is_refused(self):
         for member, value in (("width", 5), ("seed", 1.5), ("steps", []), ("lora", [{"path": "../x"}]),
-                              ("control_image", "x"), ("init_image", "x"), ("ref_images", ["!"]), ("output_format", "gif"),
+                              ("control_image", "x"), ("init_image", "x"), ("ref_images", ["!"]),
+                              ("output_format", "gif"),
                               ("hires", {"enabled": True}), ("sample_params", 1), ("prompt", ""),
-                              ("sample_params", {"custom_sigmas": [1, 0]}), ("sample_params", {"guidance": {"txt_cfg": -1}})):
+                              ("sample_params", {"custom_sigmas": [1, 0]}),
+                              ("sample_params", {"guidance": {"txt_cfg": -1}})):
             answer = self.submit(**{member: value})
             if member == "steps":
                 self.assertEqual(answer.status, 202)
@@ -508,13 +518,12 @@ class Sdcpp(Compat):
 
     def test_capabilities_say_what_can_be_done(self):
         can = self.good(self.send("GET", "/sdcpp/v1/capabilities")).json
-        self.assertEqual((can["model"]["name"], can["current_mode"], can["supported_modes"]), ("demo", "img_gen", ["img_gen"]))
-        self.assertTrue(can["features"]["cancel_generating"])
+        self.assertEqual((can["model"]["name"], can["current_mode"]), ("editor", "img_gen"))
+        self.assertTrue(can["features"]["cancel_generating"] and can["features"]["ref_images"])
         self.assertFalse(can["features"]["lora"])
         self.assertIn("euler", can["samplers"])
         self.assertEqual(can["defaults_by_mode"]["img_gen"]["sample_params"]["sample_method"], "default")
         self.assertEqual(can["limits"]["max_batch_count"], 8)
 
 
-if __name__ == "__main__":
-    unittest.main()
+tap.main()

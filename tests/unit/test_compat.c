@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static bool begin(reading *r, kn_compat_reader *read, const char *body, size_t l
     kn_buf_init(&r->visit.pointer, 200);
     assert_true(kn_buf_add(&r->visit.body, body, len));
     r->visit.compat = &r->call;
-    strcpy(r->call.type, FORM);
+    snprintf(r->call.type, sizeof r->call.type, "%s", FORM);
     return read(&r->visit, &r->order, &r->err);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "studio/compat/compat.h"
 #include "studio/prepare.h"
 
@@ -172,7 +173,10 @@ static char *infotext_of(const kn_order *o, const json_t *job, const json_t *res
 /* A seed below 2^63 is a number that JSON can hold. */
 static json_t *seed_of(const json_t *result) {
     const char *text = json_string_value(json_object_get(result, "seed"));
-    return json_integer(text ? (json_int_t)strtoll(text, NULL, 10) : -1);
+    int64_t seed = -1;
+    if (text)
+        kn_parse_i64(text, &seed);
+    return json_integer(seed);
 }
 
 static json_t *info_of(const kn_order *o, const json_t *job) {

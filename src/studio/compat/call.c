@@ -4,6 +4,7 @@
  *
  * A client that leaves before there is a job leaves nothing behind but inputs; later, its job is cancelled. */
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,7 +258,7 @@ static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
     const char *id = json_string_value(json_object_get(v->json, "id"));
     c->created = ok && id;
     if (c->created)
-        strncpy(v->part[1], id, sizeof v->part[1] - 1);
+        snprintf(v->part[1], sizeof v->part[1], "%s", id);
     return ok;
 }
 
@@ -388,7 +389,7 @@ void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
     c->way = way;
     c->visit = v;
     v->compat = c;
-    strcpy(v->route, "compat");
+    snprintf(v->route, sizeof v->route, "compat");
     kn_visit_field(v, "Content-Type", c->type, sizeof c->type);
     kn_visit_send(v, work_read, look_at_next);
 }

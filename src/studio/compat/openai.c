@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/date.h"
+#include "base/text.h"
 #include "http/multipart.h"
 #include "studio/compat/compat.h"
 #include "studio/prepare.h"
@@ -66,21 +66,36 @@ static void take_model(kn_form *f, kn_order *o) {
             o->profile[0] = 0;
 }
 
+/* "1024x768" */
+static bool read_size(kn_json_text text, uint64_t *ret_width, uint64_t *ret_height) {
+    char size[16] = "";
+    if (text.len >= sizeof size)
+        return false;
+    memcpy(size, text.data, text.len);
+    char *x = strchr(size, 'x');
+    if (!x)
+        return false;
+    *x = 0;
+    return kn_parse_u64(size, ret_width) && kn_parse_u64(x + 1, ret_height);
+}
+
+static bool is_side(uint64_t side, uint64_t other) {
+    return side && side <= KN_PICTURE_SIDE_MAX && side % SIDE_STEP == 0 && side <= RATIO_MAX * other;
+}
+
 static void take_size(kn_form *f, kn_order *o) {
     kn_json_text text;
-    unsigned width = 0, height = 0;
-    char size[16] = "", rest = 0;
+    uint64_t width, height;
     if (!kn_form_prose(f, 0, 100, &text) || !text.len || kn_json_is(text, "auto"))
         return;
-    if (text.len < sizeof size)
-        memcpy(size, text.data, text.len);
-    if (size[strspn(size, "0123456789x")] || sscanf(size, "%5ux%5u%c", &width, &height, &rest) != 2)
+    if (!read_size(text, &width, &height)) {
         kn_form_fail(f, KN_E_FORMAT, "a size such as 1024x768, or auto, is expected");
-    else if (!width || !height || width % SIDE_STEP || height % SIDE_STEP || width > KN_PICTURE_SIDE_MAX ||
-             height > KN_PICTURE_SIDE_MAX || width > RATIO_MAX * height || height > RATIO_MAX * width)
+    } else if (!is_side(width, height) || !is_side(height, width)) {
         kn_form_fail(f, KN_E_RANGE, "sides are multiples of 16, and one is at most three times the other");
-    o->width = width;
-    o->height = height;
+    } else {
+        o->width = (uint32_t)width;
+        o->height = (uint32_t)height;
+    }
 }
 
 static void take_quality(kn_form *f, kn_order *o) {
