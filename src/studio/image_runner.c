@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "image/image.h"
+#include "workers/recipe.h"
 
 enum {
     LOOKS_MAX = 16,          /* pictures that wait to be looked at */
@@ -83,25 +84,40 @@ static bool add_references(const kn_studio_task *task, kn_buf *into, kn_error *e
     return !any || kn_buf_add_text(into, "]") || kn_fail_nomem(err, into->len);
 }
 
+/* The picture that is drawn on from. */
+static bool add_start(const kn_studio_task *task, const json_t *strength, kn_buf *into, kn_error *err) {
+    return (kn_buf_printf(into, ",\"strength\":%.17g,\"init_image\":", json_number_value(strength)) ||
+            kn_fail_nomem(err, into->len)) &&
+           add_file(task->inputs[0].path, into, err);
+}
+
+/* What a recipe can say of a plan; beyond that the profile has to say it itself. */
+static json_t *within(const json_t *plan, const char *name, double most) {
+    json_t *value = json_object_get(plan, name);
+    return json_number_value(value) <= most ? value : NULL;
+}
+
 static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     const kn_studio_request *r = task->request;
     const json_t *plan = task->plan;
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
     json_t *recipe =
-        json_pack("{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:O, s:O, s:b, s:b}", "model",
+        json_pack("{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:O*, s:O*, s:b, s:b}", "model",
                   json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt",
                   r->negative_prompt, "seed", seed, "width", json_object_get(plan, "working_width"), "height",
                   json_object_get(plan, "working_height"), "sampler", json_object_get(plan, "sampler"), "steps",
-                  json_object_get(plan, "steps"), "cfg", json_object_get(plan, "guidance"), "metadata",
-                  r->output.embed_metadata, "opaque", !r->output.transparent);
+                  within(plan, "steps", KN_RECIPE_STEPS_MAX), "cfg", within(plan, "guidance", KN_RECIPE_CFG_MAX),
+                  "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
     char *text = recipe ? json_dumps(recipe, JSON_COMPACT) : NULL;
     json_decref(recipe);
     bool ok = text && kn_buf_add(into, text, strlen(text) - 1); /* without its last brace */
     free(text);
     if (!ok)
         return kn_fail_nomem(err, KN_REQUEST_BYTES);
-    return add_references(task, into, err) && (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
+    const json_t *strength = json_object_get(plan, "strength");
+    return (strength ? add_start(task, strength, into, err) : add_references(task, into, err)) &&
+           (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
 }
 
 /* ---- drawing ---- */

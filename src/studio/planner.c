@@ -7,6 +7,7 @@
 #include "image/resize.h"
 #include "pipelines/registry.h"
 #include "pipelines/settings.h"
+#include "workers/recipe.h"
 
 enum {
     MEGAPIXEL_SIDE = 1024, /* the presets' sizes are those of models trained at it */
@@ -17,9 +18,9 @@ enum {
     TILE_LARGE = 768,
     TILE_SMALL = 256,
     TILE_LEAST = 128,
-    STEPS_MOST = 100, /* that other APIs can ask for */
-    CFG_MOST = 100,
 };
+
+#define STRENGTH_LEAST 0.05 /* with less, no step would be left to do */
 
 /* Scratch memory beside the weights, measured with Qwen-Image 2.1 at 1024 to 2048 pixels: activations grow with tokens,
  * the decoder works in tiles and takes about the same for every size. */
@@ -77,10 +78,18 @@ static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *p
            refuse(pointer, err, "/kind", "the inputs and outpaint given do not go with this kind");
 }
 
-static bool check_model(const kn_studio_request *r, kn_studio_kind kind, const kn_model_profile *m, kn_buf *pointer,
+/* Who says how much of a picture may change can have it from a model that sees none: it draws on from there. */
+static bool starts_from_source(const kn_studio_request *r, const kn_plan_setting *with) {
+    const kn_model_profile *m = with->profile;
+    return with->wish.strength.given && !m->references && m->architecture->takes_init_image && r->input_count == 1 &&
+           count_role(r, KN_INPUT_SOURCE) == 1;
+}
+
+static bool check_model(const kn_studio_request *r, kn_studio_kind kind, const kn_plan_setting *with, kn_buf *pointer,
                         kn_error *err) {
+    const kn_model_profile *m = with->profile;
     size_t seen = r->input_count - count_role(r, KN_INPUT_MASK);
-    if (kind == KN_KIND_EDIT && !m->references)
+    if (kind == KN_KIND_EDIT && !m->references && !starts_from_source(r, with))
         return refuse(pointer, err, "/inputs", "this model cannot edit pictures");
     if ((kind == KN_KIND_INPAINT || kind == KN_KIND_OUTPAINT) && !m->architecture->takes_init_image)
         return refuse(pointer, err, "/inputs", "this model cannot change parts of a picture");
@@ -335,8 +344,8 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
         .negative_prompt = r->negative_prompt,
         .width = { true, p->working_width },
         .height = { true, p->working_height },
-        .steps = chosen(w->steps, m->steps, 1, STEPS_MOST),
-        .cfg = chosen(w->cfg, m->cfg, 0, CFG_MOST),
+        .steps = chosen(w->steps, m->steps, 1, KN_RECIPE_STEPS_MAX),
+        .cfg = chosen(w->cfg, m->cfg, 0, KN_RECIPE_CFG_MAX),
         .seed_given = true,
         .sampler = r->sampler[0]   ? r->sampler
                    : m->sampler[0] ? m->sampler
@@ -388,12 +397,14 @@ static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with
 static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, bool *ret_guided,
                          kn_buf *pointer, kn_error *err) {
     size result;
-    if (!check_model(r, p->kind, with->profile, pointer, err) || !find_result(r, with, p, &result, pointer, err))
+    if (!check_model(r, p->kind, with, pointer, err) || !find_result(r, with, p, &result, pointer, err))
         return false;
     double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)
         return refuse(pointer, err, "/size", "one side is more than 50 times the other");
     see_references(with, p);
+    if (p->kind == KN_KIND_EDIT && starts_from_source(r, with))
+        p->strength = chosen(with->wish.strength, with->wish.strength, STRENGTH_LEAST, 1);
     fit_into_memory(with, p, result, pixels, aspect);
     bool exact = result.width && with->resizes;
     p->result_width = exact ? result.width : p->working_width;
@@ -469,14 +480,17 @@ json_t *kn_studio_plan_json(const kn_studio_plan *p) {
     bool known = p->estimate_bytes != UINT64_MAX && p->budget_bytes != UINT64_MAX;
     json_t *memory = json_pack("{s:o, s:o, s:b}", "budget_bytes", bytes_json(p->budget_bytes), "estimate_bytes",
                                bytes_json(p->estimate_bytes), "fits", !known || p->estimate_bytes <= p->budget_bytes);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:n, s:o, s:I, s:f, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "kind", kn_studio_kinds[p->kind], "profile", p->profile, "working_width",
-                     (json_int_t)p->working_width, "working_height", (json_int_t)p->working_height, "result_width",
-                     (json_int_t)p->result_width, "result_height", (json_int_t)p->result_height, "source_crop", "paste",
-                     paste, "steps", (json_int_t)p->steps, "guidance", p->guidance, "sampler", p->sampler, "sigmas",
-                     sigmas_json(&p->sigmas), "upscaler", p->upscaler[0] ? p->upscaler : NULL, "tile_size",
-                     p->tile_size ? json_integer((json_int_t)p->tile_size) : json_null(), "reference_sizes",
-                     references_json(p), "memory", memory, "estimated_seconds",
-                     p->seconds >= 0 ? json_real(p->seconds) : json_null(), "notes",
-                     kn_notes_json(p->notes, p->note_count), "blocking", kn_notes_json(p->blocking, p->blocking_count));
+    json_t *plan = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:n, s:o, s:I, s:f, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
+        kn_studio_kinds[p->kind], "profile", p->profile, "working_width", (json_int_t)p->working_width,
+        "working_height", (json_int_t)p->working_height, "result_width", (json_int_t)p->result_width, "result_height",
+        (json_int_t)p->result_height, "source_crop", "paste", paste, "steps", (json_int_t)p->steps, "guidance",
+        p->guidance, "sampler", p->sampler, "sigmas", sigmas_json(&p->sigmas), "upscaler",
+        p->upscaler[0] ? p->upscaler : NULL, "tile_size",
+        p->tile_size ? json_integer((json_int_t)p->tile_size) : json_null(), "reference_sizes", references_json(p),
+        "memory", memory, "estimated_seconds", p->seconds >= 0 ? json_real(p->seconds) : json_null(), "notes",
+        kn_notes_json(p->notes, p->note_count), "blocking", kn_notes_json(p->blocking, p->blocking_count));
+    if (plan && p->strength.given)
+        json_object_set_new(plan, "strength", json_real(p->strength.value));
+    return plan;
 }

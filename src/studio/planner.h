@@ -35,6 +35,7 @@ typedef struct kn_plan_input {
  * what it can, with a note. */
 typedef struct kn_plan_wish {
     kn_optional steps, cfg;
+    kn_optional strength; /* how much of the source may change, where a model starts from it instead of seeing it */
 } kn_plan_wish;
 
 typedef struct kn_plan_setting {
@@ -58,6 +59,7 @@ typedef struct kn_studio_plan {
     kn_rect paste; /* of the source in the result */
     unsigned steps;
     double guidance;
+    kn_optional strength; /* the source is where it starts */
     char sampler[64];
     kn_sigmas sigmas;
     char upscaler[KN_NAME_BYTES]; /* empty: none */

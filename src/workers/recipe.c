@@ -54,7 +54,7 @@ static const char *const keys[] = {
     [OPAQUE] = "opaque",
 };
 
-enum { NAME_BYTES = 128, SIDE_STEP = 16, CFG_MAX = 30, SHIFT_MAX = 100 };
+enum { NAME_BYTES = 128, SIDE_STEP = 16, SHIFT_MAX = 100 };
 
 /* A recipe being read. The code is that of the first failure, if it is another than KN_JOB_INVALID. */
 struct reading {
@@ -200,7 +200,7 @@ static void take_value(struct reading *r, int key) {
     case WIDTH: take_side(r, &to->width); break;
     case HEIGHT: take_side(r, &to->height); break;
     case STEPS: take_integer(r, 1, KN_RECIPE_STEPS_MAX, &to->steps); break;
-    case CFG: take_real(r, CFG_MAX, &to->cfg); break;
+    case CFG: take_real(r, KN_RECIPE_CFG_MAX, &to->cfg); break;
     case FLOW_SHIFT: take_real(r, SHIFT_MAX, &to->flow_shift); break;
     case SAMPLER: take_name(r, &to->sampler); break;
     case SCHEDULER: take_name(r, &to->scheduler); break;

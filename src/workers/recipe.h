@@ -21,6 +21,7 @@ enum {
     KN_RECIPE_SIDE_MIN = 64,
     KN_RECIPE_SIDE_MAX = 4096,
     KN_RECIPE_STEPS_MAX = 100,
+    KN_RECIPE_CFG_MAX = 30,
     KN_RECIPE_REFERENCES_MAX = 10,
     KN_RECIPE_REFERENCE_BYTES = 16 << 20,  /* of each file */
     KN_RECIPE_REFERENCES_BYTES = 63 << 20, /* of all their base64 */

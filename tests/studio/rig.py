@@ -106,7 +106,11 @@ class Rig:
     def __exit__(self, *_):
         self.close()
 
-    def ask(self, method, path, body=None, type="application/json", token=TOKEN, timeout=PATIENCE, **headers):
+    def ask(self, method, path, body=None, **more):
+        """One request to /api/v1."""
+        return self.send(method, "/api/v1" + path, body, **more)
+
+    def send(self, method, path, body=None, type="application/json", token=TOKEN, timeout=PATIENCE, **headers):
         """One request; a body that is no bytes is sent as JSON. Header names have _ for -."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -116,7 +120,7 @@ class Rig:
             fields["Content-Type"] = type
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
         with contextlib.closing(connection):
-            connection.request(method, "/api/v1" + path, body, fields)
+            connection.request(method, path, body, fields)
             answer = connection.getresponse()
             content = answer.read()
             if DOCUMENT:

@@ -1,7 +1,6 @@
 """Other people's APIs on the studio's port: what their clients send and read, and how each of them says no."""
 
 import base64
-import http.client
 import json
 import socket
 import struct
@@ -11,7 +10,7 @@ import unittest
 import zlib
 
 import tap
-from studio.rig import PATIENCE, TOKEN, Answer, Rig, png
+from studio.rig import PATIENCE, TOKEN, Rig, png
 
 
 def rgba(width, height, pixel):
@@ -57,19 +56,9 @@ class Compat(unittest.TestCase):
 
     def send(self, method, path, body=None, type="application/json", credential="Bearer " + TOKEN, **headers):
         """One request with the credential as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.rig.port, timeout=PATIENCE)
-        fields = {name.replace("_", "-"): value for name, value in headers.items()}
         if credential:
-            fields["Authorization"] = credential
-        if body is not None:
-            fields["Content-Type"] = type
-            body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            connection.request(method, path, body, fields)
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
-        finally:
-            connection.close()
+            headers["Authorization"] = credential
+        return self.rig.send(method, path, body, type, token=None, **headers)
 
     def good(self, answer, status=200):
         self.assertEqual(answer.status, status, answer.body[:500])

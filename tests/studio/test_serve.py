@@ -1,5 +1,6 @@
 """The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
 
+import base64
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import time
 import unittest
 
 import tap
-from studio.rig import PATIENCE, TOKEN, Rig
+from studio.rig import PATIENCE, TOKEN, Rig, png
 
 PROGRAM = os.environ["KUNO"]
 
@@ -84,6 +85,19 @@ class Pictures(unittest.TestCase):
             self.assertEqual(rig.get(f"/gallery/{item}/thumbnail?size=32").headers["Content-Type"], "image/png")
             answer = rig.post("/inputs", b"\x89PNG\r\n\x1a\nnonsense", type="image/png")
             self.assertEqual((answer.status, answer["code"]), (422, "input_invalid"))
+
+    def test_other_apis_draw_and_change_the_same_pictures(self):
+        with Serve() as rig:
+            job = rig.ended(rig.job("A red apple.", seed="42", output={"transparent": True}))
+            wanted = rig.get(f"/jobs/{job['id']}/results/0").body
+            order = {"prompt": "A red apple.", "seed": 42, "background": "transparent"}
+            answer = rig.send("POST", "/v1/images/generations", order)
+            self.assertEqual(base64.b64decode(answer["data"][0]["b64_json"]), wanted)
+            order = {"prompt": "A green apple.", "width": 256, "height": 256, "denoising_strength": 0.6, "seed": 1}
+            made = [rig.send("POST", "/sdapi/v1/img2img", {**order, "init_images": [base64.b64encode(one).decode()]})
+                    for one in (wanted, png(256, 256))]
+            self.assertEqual([answer.status for answer in made], [200, 200])
+            self.assertNotEqual(made[0]["images"], made[1]["images"])
 
     def test_what_is_written_in_a_prompt_is_in_no_log(self):
         canary = "a-canary-named-Tweety"

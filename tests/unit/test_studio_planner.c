@@ -269,6 +269,21 @@ static void a_plan_is_complete_as_clients_see_it(void **state) {
     json_decref(j);
 }
 
+static void a_model_that_sees_no_pictures_starts_from_one(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    assert_false(plan("{\"prompt\":\"a\"," SOURCE "}", false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_string_equal(pointer, "/inputs");
+    wish = (kn_plan_wish){ .strength = { true, 0 } };
+    assert_true(plan("{\"prompt\":\"a\"," SOURCE "}", false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_int_equal(p.kind, KN_KIND_EDIT);
+    assert_true(p.strength.given && p.strength.value > 0);
+    assert_false(plan("{\"prompt\":\"a\"," REFERENCES "}", false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_true(plan("{\"prompt\":\"a\"," SOURCE "}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_false(p.strength.given); /* it sees the picture */
+}
+
 static bool is_adjusted(const kn_studio_plan *p) {
     return p->note_count == 1 && !strcmp(p->notes[0].code, "settings_adjusted");
 }
@@ -284,7 +299,7 @@ static void wishes_count_as_far_as_the_model_can(void **state) {
     assert_int_equal(p.note_count, 0);
     wish = (kn_plan_wish){ .steps = { true, 4000 }, .cfg = { true, -1 } };
     assert_true(plan(REQUEST, false, "zimage", UINT64_MAX, &p, pointer, sizeof pointer));
-    assert_int_equal(p.steps, 100);
+    assert_int_equal(p.steps, 100); /* what the worker takes */
     assert_float_equal(p.guidance, 0, 0);
     assert_true(is_adjusted(&p));
     wish = (kn_plan_wish){ .cfg = { true, 7 } };
@@ -304,6 +319,7 @@ int main(void) {
         TEST(turbo_has_its_own_steps_and_no_negative_prompt),
         TEST(time_is_told_only_by_a_machine_that_was_measured),
         TEST(references_are_seen_at_their_own_sizes),
+        TEST(a_model_that_sees_no_pictures_starts_from_one),
         TEST(wishes_count_as_far_as_the_model_can),
         TEST(a_plan_is_complete_as_clients_see_it),
     };

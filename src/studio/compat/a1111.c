@@ -67,6 +67,7 @@ enum {
     HEIGHT,
     STEPS,
     CFG,
+    STRENGTH,
     SEED,
     BATCH,
     ROUNDS,
@@ -87,6 +88,7 @@ static const char *const keys[] = {
     [HEIGHT] = "height",
     [STEPS] = "steps",
     [CFG] = "cfg_scale",
+    [STRENGTH] = "denoising_strength",
     [SEED] = "seed",
     [BATCH] = "batch_size",
     [ROUNDS] = "n_iter",
@@ -109,6 +111,7 @@ static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
     case HEIGHT: kn_order_take_side(f, &o->height); break;
     case STEPS: kn_order_take_number(f, &o->wish.steps); break;
     case CFG: kn_order_take_number(f, &o->wish.cfg); break;
+    case STRENGTH: kn_order_take_number(f, &o->wish.strength); break;
     case SEED: kn_order_take_seed(f, o); break;
     case BATCH: kn_form_u64(f, 1, KN_REQUEST_BATCH, &o->count); break;
     case ROUNDS: kn_form_u64(f, 1, KN_REQUEST_BATCH, rounds); break;
@@ -143,6 +146,8 @@ bool kn_a1111_read(kn_visit *v, kn_order *o, kn_error *err) {
         f.key = ROUNDS;
         kn_form_fail(&f, KN_E_RANGE, "%d pictures at a time are possible", KN_REQUEST_BATCH);
     }
+    if (!o->wish.strength.given)
+        o->wish.strength = (kn_optional){ true, KN_ORDER_STRENGTH };
     if (!o->width)
         o->width = o->height ? o->height : SIDE;
     if (!o->height)

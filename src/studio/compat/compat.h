@@ -47,6 +47,8 @@ bool kn_compat_part(kn_visit *v, unsigned number, char *ret, size_t room);
 
 /* ---- what is ordered: order.c ---- */
 
+#define KN_ORDER_STRENGTH 0.75 /* where nothing is said: how much of a picture may change */
+
 typedef struct kn_order_picture {
     kn_input_role role;
     kn_buf bytes; /* until it is known */

@@ -308,6 +308,7 @@ bool kn_openai_read_form(kn_visit *v, kn_order *o, kn_error *err) {
               ((text = json_dumps(f.members, JSON_COMPACT)) || kn_fail_nomem(err, FIELD_BYTES)) &&
               read_members(v, text, strlen(text), o, err);
     order_roles(o);
+    o->wish.strength = (kn_optional){ true, KN_ORDER_STRENGTH };
     free(text);
     json_decref(f.members);
     kn_buf_free(&f.text);

@@ -114,6 +114,7 @@ enum {
     HEIGHT,
     SEED,
     COUNT,
+    STRENGTH,
     INIT,
     MASK,
     REFERENCES,
@@ -132,6 +133,7 @@ static const char *const keys[] = {
     [HEIGHT] = "height",
     [SEED] = "seed",
     [COUNT] = "batch_count",
+    [STRENGTH] = "strength",
     [INIT] = "init_image",
     [MASK] = "mask_image",
     [REFERENCES] = "ref_images",
@@ -152,6 +154,7 @@ static void take_member(kn_form *f, int key, kn_order *o) {
     case HEIGHT: take_side(f, &o->height); break;
     case SEED: kn_order_take_seed(f, o); break;
     case COUNT: take_count(f, o); break;
+    case STRENGTH: o->wish.strength.given = kn_form_real(f, 0, 1, &o->wish.strength.value); break;
     case INIT: kn_order_take_picture(f, o, KN_INPUT_SOURCE); break;
     case MASK: kn_order_take_picture(f, o, KN_INPUT_MASK); break;
     case REFERENCES: take_pictures(f, o); break;
@@ -177,6 +180,8 @@ bool kn_sdcpp_read(kn_visit *v, kn_order *o, kn_error *err) {
         if (!kn_form_null(&f))
             take_member(&f, key, o);
     kn_form_need(&f, PROMPT);
+    if (!o->wish.strength.given)
+        o->wish.strength = (kn_optional){ true, KN_ORDER_STRENGTH };
     if (!o->width || !o->height)
         o->width = o->height = KN_MAX(o->width, o->height);
     return kn_form_finish(&f);
