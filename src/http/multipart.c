@@ -42,7 +42,7 @@ static bool find_parameter(kn_span value, const char *name, char *ret, size_t ro
     const char *end = value.data + value.len, *at = memchr(value.data, ';', value.len);
     *ret_there = false;
     for (at = at ? at : end; at < end;) {
-        char other[KN_MULTIPART_HEAD_MAX];
+        char other[KN_MULTIPART_HEAD_MAX] = "";
         if (*at++ != ';')
             return false;
         while (at < end && (*at == ' ' || *at == '\t'))

@@ -57,7 +57,7 @@ static json_t *presets_of(const kn_prepared *p, const kn_model_profile *m) {
     return list;
 }
 
-static json_t *formats_of(const kn_studio *s) {
+json_t *kn_api_formats(const kn_studio *s) {
     json_t *list = json_array();
     for (int i = 0; i < KN_PICTURE_FORMATS; i++)
         if (s->runner.formats >> i & 1)
@@ -83,8 +83,8 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
     if (m)
         v->json = json_pack("{s:O, s:o, s:O, s:o, s:o, s:{s:i, s:I, s:I, s:i, s:I, s:i, s:i, s:i, s:i}}", "kinds",
                             kinds, "presets", presets_of(&p, m), "samplers", samplers, "output_formats",
-                            formats_of(v->studio), "upscalers", kn_upscalers_json(&p.upscalers), "limits", "min_side",
-                            KN_PICTURE_SIDE_MIN, "max_side", (json_int_t)limits.max_side, "grid",
+                            kn_api_formats(v->studio), "upscalers", kn_upscalers_json(&p.upscalers), "limits",
+                            "min_side", KN_PICTURE_SIDE_MIN, "max_side", (json_int_t)limits.max_side, "grid",
                             (json_int_t)limits.grid, "max_batch", KN_REQUEST_BATCH, "max_reference_images",
                             (json_int_t)limits.references, "max_input_bytes", KN_INPUT_BYTES_MAX, "max_input_pixels",
                             64 << 20, "max_prompt_bytes", KN_REQUEST_PROMPT_BYTES, "queue_limit", KN_JOBS_QUEUE_LIMIT);

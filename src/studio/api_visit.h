@@ -161,6 +161,8 @@ kn_route_fn kn_api_status, kn_api_capabilities, kn_api_engine, kn_api_engine_sta
     kn_api_engine_stop, kn_api_stop, kn_api_diagnostics, kn_api_report;
 kn_route_fn kn_api_catalog, kn_api_create_download, kn_api_list_downloads, kn_api_no_download;
 
+json_t *kn_api_formats(const kn_studio *s); /* that pictures can be written in */
+
 /* A path's part as an identifier; false: it is answered with 404. */
 bool kn_visit_has_id(kn_visit *v, unsigned part, const char *prefix);
 

@@ -1,5 +1,5 @@
-// The package `openai` for JavaScript draws and edits: images_client.mjs BASE, with OPENAI_API_KEY. The pictures to edit
-// come from standard input: three files in base64, one in a line, the last of them the mask.
+// The package `openai` for JavaScript draws and edits: images_client.mjs BASE, with OPENAI_API_KEY. The pictures to
+// edit come from standard input: three files in base64, one in a line, the last of them the mask.
 import fs from 'node:fs';
 import OpenAI, { toFile } from 'openai';
 import { all, error, tell } from './steps.mjs';
@@ -9,7 +9,8 @@ const { images } = client;
 const [one, other, mask] = fs.readFileSync(0, 'utf8').trim().split('\n').map((line) => Buffer.from(line, 'base64'));
 const boat = { model: 'gpt-image-1', prompt: 'a red boat', size: '256x256' };
 const blue = { model: 'gpt-image-1', prompt: 'make it blue' };
-const starts = (answer) => answer.data.map((each) => Buffer.from(each.b64_json, 'base64').subarray(0, 4).toString('hex'));
+const start = (text) => Buffer.from(text, 'base64').subarray(0, 4).toString('hex');
+const starts = (answer) => answer.data.map((each) => start(each.b64_json));
 const kinds = async (stream) => (await all(stream)).map((event) => event.type);
 
 // A client that has enough after a moment.

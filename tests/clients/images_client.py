@@ -1,5 +1,5 @@
-"""The package `openai` for Python draws and edits: images_client.py BASE, with OPENAI_API_KEY. The pictures to edit come
-from standard input: three files in base64, one in a line, the last of them the mask."""
+"""The package `openai` for Python draws and edits: images_client.py BASE, with OPENAI_API_KEY. The pictures to edit
+come from standard input: three files in base64, one in a line, the last of them the mask."""
 
 import base64
 import io

@@ -11,17 +11,9 @@
 enum { SIDE = 512 };
 
 void kn_a1111_refuse(kn_exchange *x, const kn_problem *p) {
-    const char *detail = p->detail ? p->detail : p->title;
-    char fields[400], where[200] = "";
-    int len = snprintf(fields, sizeof fields, "%s", p->fields ? p->fields : "");
-    if (p->retry_after_s)
-        snprintf(fields + len, sizeof fields - (size_t)len, "Retry-After: %u\r\n", p->retry_after_s);
-    if (p->pointer)
-        snprintf(where, sizeof where, "%s", p->pointer);
-    kn_reply_json_with(
-        x, p->status,
-        json_pack("{s:s, s:s, s:s, s:s}", "error", p->code, "detail", detail, "body", where, "errors", p->title),
-        fields);
+    json_t *error = json_pack("{s:s, s:s, s:s, s:s}", "error", p->code, "detail", p->detail ? p->detail : p->title,
+                              "body", p->pointer ? p->pointer : "", "errors", p->title);
+    kn_compat_refuse(x, p, p->status, error, "");
 }
 
 /* ---- what is ordered ---- */

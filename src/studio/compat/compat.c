@@ -1,5 +1,6 @@
 #include "studio/compat/compat.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -107,6 +108,14 @@ bool kn_compat_part(kn_visit *v, unsigned number, char *ret, size_t room) {
     kn_compat_door door = { .head = *kn_exchange_head(v->x) };
     take_key(&door);
     return kn_route_part(&door.head, number, ret, room);
+}
+
+void kn_compat_refuse(kn_exchange *x, const kn_problem *p, unsigned status, json_t *error, const char *more) {
+    char fields[400], retry[40] = "";
+    if (p->retry_after_s)
+        snprintf(retry, sizeof retry, "Retry-After: %u\r\n", p->retry_after_s);
+    snprintf(fields, sizeof fields, "%s%s%s", p->fields ? p->fields : "", retry, more);
+    kn_reply_json_with(x, status, error, fields);
 }
 
 /* Asked by clients that want to know whether anybody is there. */

@@ -153,6 +153,8 @@ kn_route_fn kn_sdcpp_capabilities, kn_sdcpp_draw, kn_sdcpp_job, kn_sdcpp_cancel;
 json_t *kn_compat_samplers(void);
 json_t *kn_compat_schedulers(void);
 
+/* Refusals in each API's words, and what they have in common: `error` is taken over, `more` are lines of the head. */
 kn_problem_writer kn_openai_refuse, kn_a1111_refuse, kn_sdcpp_refuse;
+void kn_compat_refuse(kn_exchange *x, const kn_problem *p, unsigned status, json_t *error, const char *more);
 
 #endif

@@ -44,16 +44,11 @@ static unsigned status_of(const kn_problem *p) {
     return p->status != 422 ? p->status : model ? 404 : 400;
 }
 
+/* Their packages would try again of their own accord what will fail again. */
 void kn_openai_refuse(kn_exchange *x, const kn_problem *p) {
-    char fields[400];
     unsigned status = status_of(p);
-    /* They would try again of their own accord what will fail again. */
-    bool retry = p->retry_after_s, never = !retry && (status == 409 || status >= 500);
-    int len =
-        snprintf(fields, sizeof fields, "%s%s", p->fields ? p->fields : "", never ? "X-Should-Retry: false\r\n" : "");
-    if (retry)
-        snprintf(fields + len, sizeof fields - (size_t)len, "Retry-After: %u\r\n", p->retry_after_s);
-    kn_reply_json_with(x, status, error_json(p, status), fields);
+    bool never = !p->retry_after_s && (status == 409 || status >= 500);
+    kn_compat_refuse(x, p, status, error_json(p, status), never ? "X-Should-Retry: false\r\n" : "");
 }
 
 /* ---- what is ordered ---- */

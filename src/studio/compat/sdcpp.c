@@ -11,15 +11,11 @@
 enum { SIDE_LEAST = 64 };
 
 void kn_sdcpp_refuse(kn_exchange *x, const kn_problem *p) {
-    char fields[400];
     const char *detail = p->detail ? p->detail : p->title;
     bool broken = !strcmp(p->code, "json_invalid");
-    int len = snprintf(fields, sizeof fields, "%s", p->fields ? p->fields : "");
-    if (p->retry_after_s)
-        snprintf(fields + len, sizeof fields - (size_t)len, "Retry-After: %u\r\n", p->retry_after_s);
-    kn_reply_json_with(
-        x, p->status == 422 ? 400 : p->status,
-        json_pack("{s:s, s:s*}", "error", broken ? "invalid json" : detail, "message", broken ? detail : NULL), fields);
+    json_t *error =
+        json_pack("{s:s, s:s*}", "error", broken ? "invalid json" : detail, "message", broken ? detail : NULL);
+    kn_compat_refuse(x, p, p->status == 422 ? 400 : p->status, error, "");
 }
 
 /* ---- what is ordered ---- */
@@ -324,14 +320,6 @@ void kn_sdcpp_cancel(kn_exchange *x, kn_span body) {
 
 /* ---- capabilities ---- */
 
-static json_t *formats_json(const kn_studio *s) {
-    json_t *list = json_array();
-    for (int i = 0; i < KN_PICTURE_FORMATS; i++)
-        if (s->runner.formats >> i & 1)
-            json_array_append_new(list, json_string(kn_picture_formats[i]));
-    return list;
-}
-
 static json_t *features_json(const kn_model_profile *m, unsigned kinds) {
     unsigned can = kn_model_limits_of(m, kinds).kinds;
     bool edits = can >> KN_KIND_EDIT & 1, masks = can >> KN_KIND_INPAINT & 1;
@@ -350,7 +338,7 @@ static json_t *defaults_json(const kn_model_profile *m) {
 }
 
 static json_t *capabilities_json(const kn_studio *s, const kn_model_profile *m) {
-    json_t *formats = formats_json(s), *features = features_json(m, s->runner.kinds), *defaults = defaults_json(m);
+    json_t *formats = kn_api_formats(s), *features = features_json(m, s->runner.kinds), *defaults = defaults_json(m);
     json_t *all = json_pack(
         "{s:{s:s, s:s, s:s}, s:s, s:[s], s:{s:O}, s:{s:O}, s:{s:O}, s:o, s:o, s:o, s:o, s:o, s:[], s:[{s:s}], s:b}",
         "model", "name", m->name, "stem", m->name, "path", m->name, "current_mode", "img_gen", "supported_modes",
