@@ -137,12 +137,9 @@ static bool work_answer(kn_visit *v, kn_store *s, kn_error *err) {
     const char *state = json_string_value(json_object_get(v->json, "state"));
     if (!state || strcmp(state, "completed") != 0)
         return deny_failure(v, v->json, err);
-    KN_AUTO_BUF text;
-    kn_buf_init(&text, KN_COMPAT_ANSWER_MAX);
-    if (!c->way->answer(v, s, v->json, &text, err))
-        return false;
-    kn_buf_clear(&v->body);
-    return kn_buf_add(&v->body, text.data, text.len) || kn_fail_nomem(err, text.len);
+    kn_buf_free(&v->body);
+    kn_buf_init(&v->body, KN_COMPAT_ANSWER_MAX);
+    return c->way->answer(v, s, v->json, &v->body, err);
 }
 
 /* A stream has begun and so has its answer: a failure is one more event. */

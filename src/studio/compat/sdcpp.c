@@ -243,7 +243,6 @@ static bool add_result(kn_visit *v, kn_store *s, const json_t *job, kn_buf *into
 
 static bool write_job(kn_visit *v, kn_store *s, kn_error *err) {
     bool completed = !strcmp(status_of(v->json), "completed");
-    kn_buf_clear(&v->body);
     kn_buf_free(&v->body);
     kn_buf_init(&v->body, KN_COMPAT_ANSWER_MAX);
     if (!kn_compat_add_json(&v->body, job_json(v->json), err))
