@@ -33,6 +33,7 @@ KINDS = {
     "flux-ae": "flux-ae",
     "qwen-image-vae": "qwen-image-vae",
     "qwen-image-2.1-vae": "qwen-image-2.1-vae",
+    "rrdb": "rrdb",
 }
 PUBLISHED = {
     "z_image_bf16": ("z-image", "bf16"),

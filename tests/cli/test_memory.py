@@ -57,7 +57,7 @@ class Memory(Case):
         result = self.kuno("generate", "a boat", "--size", "1024x1024",
                            preexec_fn=lambda: (inner / "cgroup.procs").write_text(str(os.getpid())))
         self.assertEqual(result.code, 1)
-        self.assertRegex(result.err, r"^kuno: the diffusion model needs .* MB are free; \d+x\d+ would fit")
+        self.assertRegex(result.err, r"^kuno: the VAE needs .* MB are free; \d+x\d+ would fit")
 
     def test_tiles(self):
         """decodes_in_tiles_with_less_memory_and_without_seams"""
