@@ -80,7 +80,7 @@ void kn_client_arrange(kn_exchange *x) {
     else if (x->phase == KN_LINGERING)
         due = x->since_ms + LINGER_MS;
     else if (x->phase == KN_READING_HEAD)
-        due = x->since_ms + (x->scan.at ? limits->head_ms : limits->idle_ms);
+        due = x->scan.at ? x->head_since_ms + limits->head_ms : x->since_ms + limits->idle_ms;
     else if (reads)
         due = now_ms(x) + limits->body_ms;
     kn_loop_timer_at(x->http->loop, &x->timer, due);
@@ -231,7 +231,7 @@ static bool read_head(kn_exchange *x, kn_window w, size_t *used) {
     if (!w.len)
         return false;
     if (!x->scan.at)
-        x->since_ms = now_ms(x);
+        x->head_since_ms = now_ms(x);
     unsigned scanned = kn_head_scan_more(&x->scan, w.data, w.len);
     if (scanned == KN_SCAN_MORE)
         return false;
@@ -241,7 +241,7 @@ static bool read_head(kn_exchange *x, kn_window w, size_t *used) {
     }
     *used = x->scan.at;
     x->scan = (kn_head_scan){ 0 };
-    if (*used == 2) /* an empty line: some clients send one behind a body */
+    if (*used == 2) /* an empty line: some clients send one behind a body; it is no request, so the wait goes on */
         return true;
     unsigned status = kn_request_parse(&x->http->head, w.data, *used);
     if (status)

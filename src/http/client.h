@@ -45,7 +45,8 @@ struct kn_exchange {
     kn_peer *peer;            /* NULL: loopback */
     void *user;
     kn_problem_writer *dialect;
-    uint64_t since_ms; /* when the head began to come, or the connection began to be idle or to linger */
+    uint64_t since_ms;      /* when the connection began to be idle or to linger */
+    uint64_t head_since_ms; /* when the head, of which something is there, began to come */
 
     char *head; /* a copy, while a decision is owed */
     size_t head_len;

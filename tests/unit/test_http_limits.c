@@ -128,6 +128,30 @@ static void an_idle_connection_is_closed_without_a_word(void **state) {
     assert_string_equal(s.got, "");
 }
 
+static void empty_lines_do_not_keep_a_connection(void **state) {
+    (void)state;
+    client_sends("GET /own HTTP/1.1\r\nHost: a\r\n\r\n\r\n");
+    s.got[0] = 0;
+    for (int i = 0; i < 9; i++) {
+        pass(8000);
+        client_sends(i % 2 ? "\r\n" : "\r\n\r\n");
+        assert_false(s.client_closed);
+    }
+    pass(3000);
+    assert_true(s.client_closed);
+    assert_string_equal(s.got, "");
+}
+
+static void a_request_behind_an_empty_line_has_its_own_time(void **state) {
+    (void)state;
+    client_sends("\r\n");
+    pass(70000);
+    client_sends("GET /own HTTP/1.1\r\n");
+    pass(9000);
+    client_sends("Host: a\r\n\r\n");
+    assert_starts(s.got, "HTTP/1.1 200 OK\r\n");
+}
+
 static void a_body_that_stalls_is_given_up(void **state) {
     (void)state;
     client_sends("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
@@ -392,6 +416,8 @@ int main(void) {
         STAGED(a_client_that_leaves_before_it_is_dispatched_was_sent_nothing),
         STAGED(a_head_must_be_complete_in_time_however_it_trickles),
         STAGED(an_idle_connection_is_closed_without_a_word),
+        STAGED(empty_lines_do_not_keep_a_connection),
+        STAGED(a_request_behind_an_empty_line_has_its_own_time),
         STAGED(a_body_that_stalls_is_given_up),
         STAGED(an_upstream_that_says_nothing_is_late),
         STAGED(an_upstream_that_stalls_is_cut),

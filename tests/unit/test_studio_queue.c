@@ -89,8 +89,9 @@ static watched *watched_of(const char *id) {
     for (size_t i = 0; i < watched_count; i++)
         if (!strcmp(watched_jobs[i].id, id))
             return &watched_jobs[i];
-    assert_true(watched_count < WATCHED);
-    snprintf(watched_jobs[watched_count].id, KN_ID_BYTES, "%s", id);
+    size_t bytes = strlen(id) + 1;
+    assert_true(watched_count < WATCHED && bytes <= KN_ID_BYTES);
+    memcpy(watched_jobs[watched_count].id, id, bytes);
     return &watched_jobs[watched_count++];
 }
 
