@@ -26,13 +26,18 @@ static const kn_option options[] = {
     KN_OPT_HELP,
 };
 
+static const char *place_of(const kn_image_config *c) {
+    return c->pci.text[0] ? c->pci.text : "the processor";
+}
+
 static bool tell(const kn_config *c, const char *from, kn_buf *out) {
     bool ok = kn_buf_printf(out, "%s can be served\n", from ? from : "the built-in configuration") &&
               kn_buf_printf(out, "listen    %s\n", kn_address_print(&c->listen).text) &&
               kn_buf_printf(out, "upstream  %s\n", kn_address_print(&c->upstream).text) &&
               kn_buf_printf(out, "control   %s\n", kn_address_print(&c->control).text) &&
               kn_buf_printf(out, "state     %s\n", c->state_dir) &&
-              (!c->studio.len || kn_buf_printf(out, "studio    %s\n", kn_address_print(&c->studio).text));
+              (!c->studio.len || kn_buf_printf(out, "studio    %s\n", kn_address_print(&c->studio).text)) &&
+              (!c->image.enabled || kn_buf_printf(out, "pictures  %s\n", place_of(&c->image)));
     for (size_t i = 0; ok && i < c->worker_count; i++)
         ok =
             kn_buf_printf(out, "worker    %s on %s\n", c->workers[i].id, kn_address_print(&c->workers[i].address).text);

@@ -26,10 +26,10 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
     const kn_image_process_options worker = {
         .config = c->studio_models,
         .isolation = c->studio_isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
-        .keep_warm_ms = KN_IMAGE_KEEP_WARM_MS,
+        .keep_warm_ms = (uint64_t)c->image.keep_warm_s * 1000,
     };
     if (!kn_http_new(setup->loop, &s->http, err) ||
-        !kn_image_runner_new(setup->loop, &worker, setup->lease, &s->runner, err))
+        !kn_image_runner_new(setup->loop, &worker, setup->easel, &s->runner, err))
         return false;
     const kn_studio_runner face = kn_image_runner_face(s->runner);
     const kn_studio_setup studio = { .loop = setup->loop,

@@ -3,7 +3,7 @@
 #define KN_CLI_SERVE_STUDIO_H
 
 #include "gateway/config.h"
-#include "gateway/lease.h"
+#include "gateway/easel.h"
 
 typedef struct kn_serve_studio kn_serve_studio;
 
@@ -11,7 +11,7 @@ typedef struct kn_serve_studio_setup {
     kn_loop *loop;
     const kn_config *config; /* must outlive the studio */
     const char *token;       /* copied */
-    kn_lease *lease;
+    kn_easel *easel;
     void (*log)(void *ctx, const char *line);
     void (*leave)(void *ctx); /* a client wants the service to end */
     void *ctx;
@@ -22,7 +22,7 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
 /* Nothing new is taken, and no job begins; calls `stopped` when the one that runs has ended. */
 void kn_serve_studio_stop(kn_serve_studio *s, void (*stopped)(void *ctx), void *ctx);
 
-/* After the loop has ended, and before the lease goes. NULL is fine. */
+/* After the loop has ended, and before the gateway goes. NULL is fine. */
 void kn_serve_studio_free(kn_serve_studio *s);
 
 #endif

@@ -9,10 +9,14 @@
 #include "base/file.h"
 #include "base/json_form.h"
 #include "base/text.h"
+#include "workers/image_process.h"
+#include "workers/recipe.h"
 
 enum {
     MINUTE_MS = 60 * 1000,
     DAY_MS = 24 * 60 * MINUTE_MS,
+    HOUR_S = 60 * 60,
+    DAY_S = 24 * HOUR_S,
     ADDRESS_BYTES = 64,
     WORKER_MODELS_MAX = 64,
     CONTEXT_MAX = 1 << 24, /* tokens; far beyond any model */
@@ -20,6 +24,8 @@ enum {
 };
 
 #define STUDIO_ADDRESS "127.0.0.1:39151"
+
+static const char *const isolations[] = { "best-effort", "required" };
 
 static void copy_address(kn_address *into, const char *text) {
     kn_address_parse(text, into, NULL);
@@ -35,6 +41,7 @@ static void set_defaults(kn_config *c) {
         .header_timeout_ms = 10 * MINUTE_MS,
         .stream_idle_timeout_ms = 5 * MINUTE_MS,
         .reserve_bytes = 1 << 30,
+        .image = { .timeout_s = HOUR_S, .workflows = (1u << KN_WORKFLOWS) - 1 },
     };
     copy_address(&c->listen, "127.0.0.1:11433");
     copy_address(&c->upstream, "127.0.0.1:11434");
@@ -119,9 +126,9 @@ static void read_uuid(kn_form *f, kn_worker_config *w) {
     memcpy(w->uuid, text.data, text.len);
 }
 
-static void read_pci(kn_form *f, kn_worker_config *w) {
+static void read_pci(kn_form *f, kn_pci_address *ret) {
     kn_json_text text;
-    if (kn_form_text(f, 1, 32, &text) && !kn_pci_parse(text.data, text.len, &w->pci))
+    if (kn_form_text(f, 1, 32, &text) && !kn_pci_parse(text.data, text.len, ret))
         kn_form_fail(f, KN_E_FORMAT, "'%s' is not like 0000:04:00.0 (lower case)", kn_quote(text.data, text.len).text);
 }
 
@@ -138,7 +145,7 @@ static void read_device(const kn_form *outer, kn_worker_config *w) {
         case DEVICE_BACKEND: read_backend(&f, w); break;
         case DEVICE_UUID: read_uuid(&f, w); break;
         case DEVICE_INDEX: read_u32(&f, 0, DEVICE_INDEX_MAX, &w->index); break;
-        case DEVICE_PCI: read_pci(&f, w); break;
+        case DEVICE_PCI: read_pci(&f, &w->pci); break;
         }
     }
     if (!kn_form_need(&f, DEVICE_BACKEND))
@@ -261,7 +268,6 @@ static const char *const studio_keys[] = {
 };
 
 static void read_studio(const kn_form *outer, kn_config *c) {
-    static const char *const isolations[] = { "best-effort", "required" };
     kn_form f;
     size_t isolation = 0;
     copy_address(&c->studio, STUDIO_ADDRESS);
@@ -276,6 +282,54 @@ static void read_studio(const kn_form *outer, kn_config *c) {
     c->studio_isolated = isolation == 1;
 }
 
+enum { IMAGE_MODELS, IMAGE_PCI, IMAGE_TIMEOUT, IMAGE_COLLECTIONS, IMAGE_ISOLATION, IMAGE_KEEP_WARM };
+static const char *const image_keys[] = {
+    [IMAGE_MODELS] = "models",           [IMAGE_PCI] = "pci_address",     [IMAGE_TIMEOUT] = "timeout_seconds",
+    [IMAGE_COLLECTIONS] = "collections", [IMAGE_ISOLATION] = "isolation", [IMAGE_KEEP_WARM] = "keep_warm_seconds",
+};
+
+/* Its workflows can be asked for, no others. */
+static void read_collections(kn_form *f, unsigned *ret) {
+    const char *names[KN_WORKFLOWS];
+    for (size_t i = 0; i < KN_WORKFLOWS; i++)
+        names[i] = kn_workflows[i].collection;
+    *ret = 0;
+    for (bool in = kn_form_items(f); in && kn_form_item(f);) {
+        size_t which = 0;
+        bool known = kn_form_word(f, names, KN_WORKFLOWS, &which);
+        for (size_t i = 0; known && i < KN_WORKFLOWS; i++)
+            if (strcmp(names[i], names[which]) == 0)
+                *ret |= 1u << i;
+    }
+}
+
+static void read_image(const kn_form *outer, kn_image_config *c, bool *ret_warm) {
+    kn_form f;
+    size_t isolation = 0;
+    c->enabled = true;
+    kn_form_open(&f, outer->j, outer, image_keys, KN_COUNT(image_keys));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case IMAGE_MODELS: read_path(&f, NULL, &c->models); break;
+        case IMAGE_PCI: read_pci(&f, &c->pci); break;
+        case IMAGE_TIMEOUT: read_u32(&f, 1, DAY_S, &c->timeout_s); break;
+        case IMAGE_COLLECTIONS: read_collections(&f, &c->workflows); break;
+        case IMAGE_ISOLATION: kn_form_word(&f, isolations, KN_COUNT(isolations), &isolation); break;
+        case IMAGE_KEEP_WARM: read_u32(&f, 0, DAY_S, &c->keep_warm_s); break;
+        }
+    }
+    c->isolated = isolation == 1;
+    *ret_warm = kn_form_has(&f, IMAGE_KEEP_WARM);
+}
+
+/* An idle worker keeps its model, unless others need the memory. */
+static void set_keep_warm(kn_config *c) {
+    c->image.keep_warm_s = KN_IMAGE_KEEP_WARM_MS / 1000;
+    for (size_t i = 0; i < c->worker_count; i++)
+        if (strcmp(c->workers[i].pci.text, c->image.pci.text) == 0)
+            c->image.keep_warm_s = 0;
+}
+
 enum {
     LISTEN,
     UPSTREAM,
@@ -288,7 +342,8 @@ enum {
     HEADER_TIMEOUT,
     IDLE_TIMEOUT,
     MANAGED,
-    STUDIO
+    STUDIO,
+    IMAGE,
 };
 static const char *const config_keys[] = {
     [LISTEN] = "listen",
@@ -303,10 +358,12 @@ static const char *const config_keys[] = {
     [IDLE_TIMEOUT] = "stream_idle_timeout_ms",
     [MANAGED] = "managed",
     [STUDIO] = "studio",
+    [IMAGE] = "image",
 };
 
 static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
     kn_form f;
+    bool warm = false;
     kn_form_open(&f, j, NULL, config_keys, KN_COUNT(config_keys));
     for (int key; kn_form_next(&f, &key);) {
         switch (key) {
@@ -322,8 +379,11 @@ static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
         case IDLE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->stream_idle_timeout_ms); break;
         case MANAGED: read_managed(&f, c); break;
         case STUDIO: read_studio(&f, c); break;
+        case IMAGE: read_image(&f, &c->image, &warm); break;
         }
     }
+    if (!warm)
+        set_keep_warm(c);
     kn_form_need(&f, STATE_DIR);
 }
 
@@ -360,6 +420,8 @@ bool kn_config_default(const char *state_dir, kn_config *ret, kn_error *err) {
     kn_config c;
     set_defaults(&c);
     copy_address(&c.studio, STUDIO_ADDRESS);
+    c.image.enabled = true;
+    set_keep_warm(&c);
     if (!(c.state_dir = strdup(state_dir)))
         return kn_fail_nomem(err, strlen(state_dir));
     *ret = c;
@@ -374,5 +436,6 @@ void kn_config_free(kn_config *c) {
     }
     free(c->state_dir);
     free(c->studio_models);
+    free(c->image.models);
     *c = (kn_config){ 0 };
 }

@@ -17,12 +17,24 @@
 
 enum { KN_CONFIG_BYTES = 256 << 10, KN_WORKERS_MAX = 16 };
 
+/* The image worker. Bit n of `workflows`: kn_workflows[n] (workers/recipe.h). */
+typedef struct kn_image_config {
+    bool enabled;         /* /kuno/v1/images/generate draws; the rest holds for the studio, too */
+    char *models;         /* a models.toml or a folder with one, absolute; NULL: that of the user */
+    kn_pci_address pci;   /* whose workers make room; empty: the processor's */
+    uint32_t timeout_s;   /* of one picture */
+    uint32_t keep_warm_s; /* how long an idle worker stays */
+    bool isolated;        /* it must be locked in completely */
+    unsigned workflows;
+} kn_image_config;
+
 typedef struct kn_config {
     kn_address listen, upstream, control;
     kn_address studio;    /* len 0: there is none */
     char *studio_models;  /* a models.toml, absolute; NULL: that of the user */
     bool studio_isolated; /* its worker must be locked in completely */
-    char *state_dir;      /* absolute */
+    kn_image_config image;
+    char *state_dir; /* absolute */
     uint32_t queue_limit, max_connections;
     uint32_t queue_timeout_ms, connect_timeout_ms, header_timeout_ms, stream_idle_timeout_ms;
     uint64_t reserve_bytes; /* of each device, never given to models */

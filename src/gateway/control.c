@@ -1,4 +1,4 @@
-/* The owner's door: status, resources, learning, usage, pause, resume. Loopback only, behind the guard. */
+/* The owner's door: status, resources, learning, usage, pause, resume, pictures. Loopback only, behind the guard. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "base/date.h"
 #include "base/json_form.h"
 #include "base/text.h"
+#include "gateway/images.h"
 #include "gateway/managed.h"
 #include "gateway/status.h"
 #include "http/call.h"
@@ -331,7 +332,11 @@ static const kn_route routes[] = {
 
 static void on_request(kn_exchange *x, const kn_head *head) {
     kn_gateway *g = kn_exchange_listener(x);
-    if (kn_guard_admits(&g->guard, x, head))
+    if (!kn_guard_admits(&g->guard, x, head))
+        return;
+    if (kn_images_are_meant(head))
+        kn_images_serve(g->images, x, head);
+    else
         kn_router_request(routes, KN_COUNT(routes), x, head);
 }
 

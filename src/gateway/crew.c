@@ -127,7 +127,7 @@ void kn_crew_start(kn_crew *p, void (*started)(void *ctx, const kn_error *err), 
 }
 
 static bool is_concerned(const kn_crew *p, const kn_member *m) {
-    return p->all_stop || kn_pci_equal(&p->stop_device, &m->config->pci);
+    return p->all_stop || strcmp(p->stop_device.text, m->config->pci.text) == 0;
 }
 
 static void all_have_stopped(kn_crew *p) {

@@ -55,7 +55,8 @@ void kn_crew_free(kn_crew *p); /* after the disk's thread has ended */
 /* Starts all workers. started: err NULL: every one of them is what it should be. */
 void kn_crew_start(kn_crew *p, void (*started)(void *ctx, const kn_error *err), void *ctx);
 
-/* Ends the workers on a device, or all (NULL). certain: nothing of them is left. They start again for the next job. */
+/* Ends the workers on a device (an empty address: the processor), or all (NULL). certain: nothing of them is left. They
+ * start again for the next job. */
 void kn_crew_stop(kn_crew *p, const kn_pci_address *device, void (*stopped)(void *ctx, bool certain), void *ctx);
 
 /* Why a job gets no worker, apart from what the plan says. */

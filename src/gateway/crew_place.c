@@ -98,26 +98,13 @@ static void eviction_answered(void *ctx, const kn_call_result *r) {
     look_whether_gone(p);
 }
 
-/* An empty request that the model is to be kept for no time. True: it is on its way. */
-static bool ask_to_unload(kn_crew *p, kn_member *m, const kn_resident *r) {
-    json_t *body = json_pack("{s:s, s:i}", "model", r->name, "keep_alive", 0);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
-    const kn_call_request request = {
-        .method = "POST", .target = "/api/generate", .json = text, .answer_limit = ANSWER_BYTES, .within_ms = EVICT_MS
-    };
-    bool ok = text && kn_call_start(kn_worker_upstream(m->worker), &request, eviction_answered, p, &p->load, NULL);
-    free(text);
-    return ok;
-}
-
 /* Whoever has made room is measured again before anything is put there. */
 static void evict_next(kn_crew *p) {
     kn_member *m = NULL;
     while (p->victim < p->plan.victim_count) {
         const kn_resident *r = victim_of(p, &m);
         p->looks = 0;
-        if (r && ask_to_unload(p, m, r))
+        if (r && kn_resident_unload(r, kn_worker_upstream(m->worker), EVICT_MS, eviction_answered, p, &p->load))
             return;
         if (r)
             kn_worker_fail(m->worker, "load_stays");

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/date.h"
+#include "gateway/easel.h"
+#include "gateway/images.h"
 #include "gateway/internal.h"
 #include "gateway/managed.h"
 
@@ -43,20 +45,20 @@ static void usage_is_settled(void *ctx) {
 }
 
 /* The lease is free, so nothing will be counted any more; what was counted goes to the disk. */
-static void settle_if_free(kn_gateway *g) {
-    bool clients_are_gone = !kn_server_connections(g->public);
+void kn_gateway_settle(kn_gateway *g) {
+    bool clients_are_gone = !kn_server_connections(g->public) && !kn_images_are_wanted(g->images);
     if (g->stopping && clients_are_gone && !kn_admission_is_active(kn_lease_admission(g->lease)))
         kn_meter_settle(g->meter, usage_is_settled, g);
 }
 
 static void public_is_drained(void *ctx) {
-    settle_if_free(ctx);
+    kn_gateway_settle(ctx);
 }
 
 static void lease_changed(void *ctx) {
     kn_gateway *g = ctx;
     kn_control_lease_changed(g);
-    settle_if_free(g);
+    kn_gateway_settle(g);
 }
 
 static void drain_time_is_over(kn_timer *t) {
@@ -103,7 +105,8 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
         !kn_lease_new(g->loop, g->state, g->disk, c->queue_limit, c->queue_timeout_ms, lease_changed, g, &g->lease,
                       err) ||
         !kn_watcher_new(g->loop, "", &g->watcher, err) ||
-        (c->worker_count && !kn_managed_new(g, &limits, &g->managed, err)))
+        (c->worker_count && !kn_managed_new(g, &limits, &g->managed, err)) || !kn_easel_new(g, &g->easel, err) ||
+        !kn_images_new(g, &g->images, err))
         return false;
     kn_watcher_set(g->watcher, g->upstream, g->managed ? kn_managed_crew(g->managed) : NULL);
     return true;
@@ -114,6 +117,8 @@ static bool make_servers(kn_gateway *g, kn_error *err) {
     limits.connections = g->config->max_connections;
     limits.body_ms = g->config->stream_idle_timeout_ms;
     g->guard.port = kn_address_port(&g->config->control);
+    g->public_guard = g->guard;
+    g->public_guard.port = kn_address_port(&g->config->listen);
     return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &limits, &g->private, err);
 }
 
@@ -166,8 +171,8 @@ bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *e
     return true;
 }
 
-struct kn_lease *kn_gateway_lease(kn_gateway *g) {
-    return g->lease;
+kn_easel *kn_gateway_easel(kn_gateway *g) {
+    return g->easel;
 }
 
 /* From the doors inwards: whoever is cut tells those behind it, and the disk finishes what it was given. */
@@ -176,7 +181,9 @@ void kn_gateway_free(kn_gateway *g) {
         return;
     kn_server_free(g->public);
     kn_server_free(g->private);
+    kn_images_free(g->images);
     kn_managed_end(g->managed);
+    kn_easel_free(g->easel);
     kn_disk_free(g->disk);
     kn_watcher_free(g->watcher);
     kn_lease_free(g->lease);

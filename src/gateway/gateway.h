@@ -7,6 +7,7 @@
  *     meter.h usage.h catalog.h    what was really used
  *     proxy.c               clients ──► upstream
  *     crew.h managed.h wish.h learning.h    clients ──► workers of our own (src/workers), where they are configured
+ *     easel.h images.h      clients ──► pictures, drawn by an image worker (src/workers)
  *     control.c             the owner: status, resources, usage, pause, resume
  *     refusal.h             errors of our own, in the language of the path
  *
@@ -22,6 +23,7 @@
 enum { KN_DRAIN_MS = 30 * 1000 };
 
 typedef struct kn_gateway kn_gateway;
+typedef struct kn_easel kn_easel;
 
 typedef struct kn_gateway_setup {
     const kn_config *config; /* must outlive the gateway */
@@ -37,8 +39,8 @@ typedef struct kn_gateway_setup {
  * known to be what it should be. Then calls `ready`; or `failed`, and it never listens. */
 bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err);
 
-/* The one lease, for others in this process whose work needs the machine. */
-struct kn_lease *kn_gateway_lease(kn_gateway *g);
+/* For others in this process who draw pictures (easel.h). */
+kn_easel *kn_gateway_easel(kn_gateway *g);
 
 /* Cuts what is left; work that was cut leaves its marker. */
 void kn_gateway_free(kn_gateway *g);

@@ -12,6 +12,7 @@
 
 typedef struct kn_pause_wait kn_pause_wait;
 typedef struct kn_managed kn_managed;
+typedef struct kn_images kn_images;
 
 struct kn_gateway {
     const kn_config *config;
@@ -27,9 +28,11 @@ struct kn_gateway {
     kn_lease *lease;
     kn_observer observer; /* of the one request that holds the lease */
     kn_watcher *watcher;
-    kn_managed *managed;         /* NULL: there are no workers */
-    kn_server *public, *private; /* clients of Ollama, and the owner */
-    kn_guard guard;
+    kn_managed *managed; /* NULL: there are no workers */
+    kn_easel *easel;
+    kn_images *images;
+    kn_server *public, *private;  /* clients of Ollama, and the owner */
+    kn_guard guard, public_guard; /* of routes of our own */
 
     kn_boot_id boot;
     int64_t started_s;
@@ -49,6 +52,9 @@ struct kn_gateway {
 };
 
 void kn_gateway_log(kn_gateway *g, const char *fmt, ...) KN_PRINTF(2, 3);
+
+/* Ends the gateway if it is to stop and nobody is left to wait for. */
+void kn_gateway_settle(kn_gateway *g);
 
 /* proxy.c, control.c: the services of the two listeners; the listener's ctx is the gateway. */
 extern const kn_service kn_proxy_service, kn_control_service;

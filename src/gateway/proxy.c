@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/images.h"
 #include "gateway/loaded.h"
 #include "gateway/managed.h"
 #include "gateway/refusal.h"
@@ -56,17 +57,36 @@ static void refused(kn_entry *e, kn_refusal why) {
     kn_refuse_work(r->x, r->kind.dialect, why, kn_lease_admission(r->g->lease)->queued);
 }
 
-/* The control routes are not here, and no upstream's either. */
+/* What begins like this is no upstream's. */
 static bool is_ours(kn_span target) {
     static const char start[] = "/kuno/";
     return target.len >= sizeof start - 1 && memcmp(target.data, start, sizeof start - 1) == 0;
+}
+
+/* From this machine and from others with the same token. By which names those know us nobody can tell; a page that has
+ * another name pointed at us does not have the token. */
+static bool admits_to_images(kn_gateway *g, kn_exchange *x, const kn_head *head) {
+    if (kn_address_is_loopback(&g->config->listen))
+        return kn_guard_admits(&g->public_guard, x, head);
+    if (kn_guard_has_token(&g->public_guard, head))
+        return true;
+    kn_guard_refuse(&g->public_guard, x, kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL));
+    return false;
+}
+
+/* Of the control routes only those for pictures are here. */
+static void serve_ours(kn_gateway *g, kn_exchange *x, const kn_head *head, kn_dialect dialect) {
+    if (!g->config->image.enabled || !kn_images_are_meant(head))
+        kn_refuse_status(x, dialect, 404);
+    else if (admits_to_images(g, x, head))
+        kn_images_serve(g->images, x, head);
 }
 
 static void on_request(kn_exchange *x, const kn_head *head) {
     kn_gateway *g = kn_exchange_listener(x);
     kn_route_kind kind = kn_route_of(head->method, head->target);
     if (is_ours(head->target)) {
-        kn_refuse_status(x, kind.dialect, 404);
+        serve_ours(g, x, head, kind.dialect);
         return;
     }
     kn_request *r = malloc(sizeof *r);

@@ -1,5 +1,6 @@
 #include "gateway/residency.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 #include "base/date.h"
 #include "base/json_reader.h"
 #include "gateway/observer.h"
+
+enum { UNLOAD_ANSWER_BYTES = 64 << 10 };
 
 const char *const kn_residency_names[KN_RESIDENCY_COUNT] = {
     [KN_RESIDENT_UNKNOWN] = "unknown",
@@ -112,4 +115,19 @@ void kn_residents_free(kn_residents *r) {
         free(r->items[i].name);
     free(r->items);
     *r = (kn_residents){ 0 };
+}
+
+bool kn_resident_unload(const kn_resident *r, kn_upstream *u, uint64_t within_ms, kn_call_done *done, void *ctx,
+                        kn_call **ret) {
+    json_t *body = json_pack("{s:s, s:i}", "model", r->name, "keep_alive", 0);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    const kn_call_request request = { .method = "POST",
+                                      .target = "/api/generate",
+                                      .json = text,
+                                      .answer_limit = UNLOAD_ANSWER_BYTES,
+                                      .within_ms = within_ms };
+    bool ok = text && kn_call_start(u, &request, done, ctx, ret, NULL);
+    free(text);
+    return ok;
 }

@@ -4,6 +4,7 @@
 #define KN_GATEWAY_RESIDENCY_H
 
 #include "gateway/catalog.h"
+#include "http/call.h"
 
 enum { KN_RESIDENTS_BYTES = 1 << 20, KN_RESIDENTS_MAX = 256 };
 
@@ -34,5 +35,10 @@ typedef struct kn_residents {
 /* Reads an answer of /api/ps. Entries without name or digest are left out. */
 bool kn_residents_read(const char *json, size_t len, kn_residents *ret, kn_error *err);
 void kn_residents_free(kn_residents *r);
+
+/* An empty request that the model is to be kept for no time. True: it is on its way; whether the model is gone only the
+ * next list tells. */
+bool kn_resident_unload(const kn_resident *r, kn_upstream *u, uint64_t within_ms, kn_call_done *done, void *ctx,
+                        kn_call **ret);
 
 #endif

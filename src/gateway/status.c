@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/date.h"
+#include "gateway/images.h"
 #include "gateway/managed.h"
 
 static json_t *date_json(int64_t seconds) {
@@ -30,14 +31,16 @@ json_t *kn_status_json(kn_gateway *g) {
     json_t *upstream = json_pack("{s:s, s:b, s:s?, s:o}", "address", kn_address_print(&g->config->upstream).text,
                                  "reachable", g->seen.reachable, "version", g->seen.version[0] ? g->seen.version : NULL,
                                  "checked_at", date_json(g->seen.checked_s));
+    bool draws = g->config->image.enabled;
     json_t *capabilities =
-        json_pack("{s:b, s:b, s:b, s:b, s:b}", "image_generation", false, "image_previews", false, "managed_workers",
+        json_pack("{s:b, s:b, s:b, s:b, s:b}", "image_generation", draws, "image_previews", draws, "managed_workers",
                   g->managed != NULL, "gpu_placement_guarantee", false, "usage_tracking", true);
-    return json_pack("{s:s, s:s, s:s, s:o, s:s*, s:o, s:o, s:o, s:o, s:n}", "version", KN_VERSION, "api", "kuno/v1",
+    return json_pack("{s:s, s:s, s:s, s:o, s:s*, s:o, s:o, s:o, s:o, s:o}", "version", KN_VERSION, "api", "kuno/v1",
                      "mode", g->managed ? "managed_experimental" : "gateway", "started_at", date_json(g->started_s),
                      "boot_id", g->boot.text[0] ? g->boot.text : NULL, "upstream", upstream, "admission",
                      kn_admission_json(g), "capabilities", capabilities, "workers",
-                     g->managed ? kn_crew_status_json(kn_managed_crew(g->managed)) : json_array(), "image");
+                     g->managed ? kn_crew_status_json(kn_managed_crew(g->managed)) : json_array(), "image",
+                     kn_images_status_json(g->images));
 }
 
 static json_t *use_json(const kn_use *use, const kn_catalog *catalog, int64_t now_s) {

@@ -106,6 +106,7 @@ static void reset(kn_exchange *x) {
     x->collected_at = 0;
     x->user = NULL;
     x->dialect = NULL;
+    x->service = x->usual;
     x->scan = (kn_head_scan){ 0 };
     x->most = KN_HTTP_READ_MIN;
     x->facts = (kn_exchange_facts){ 0 };
@@ -523,7 +524,7 @@ bool kn_client_new(kn_server *s, int fd, kn_peer *peer, const kn_service *servic
         return false;
     }
     x->server = s;
-    x->service = service;
+    x->service = x->usual = service;
     x->listener = ctx;
     x->peer = peer;
     x->timer.fired = timed_out;

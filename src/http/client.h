@@ -39,7 +39,7 @@ struct kn_exchange {
     kn_task task;
     kn_server *server;
     kn_http *http;
-    const kn_service *service;
+    const kn_service *service, *usual; /* who is told of this exchange, and of others */
     void *listener;
     kn_exchange *next, *prev; /* all of the server */
     kn_peer *peer;            /* NULL: loopback */

@@ -31,6 +31,16 @@ void kn_exchange_collect(kn_exchange *x, size_t limit) {
     decide(x, KN_COLLECT);
 }
 
+kn_buf kn_exchange_take_collected(kn_exchange *x) {
+    kn_buf taken = x->collected;
+    kn_buf_init(&x->collected, 0);
+    return taken;
+}
+
+void kn_exchange_hand_over(kn_exchange *x, const kn_service *service) {
+    x->service = service;
+}
+
 /* The answer without what depends on the connection: that is known when it is sent. */
 static bool make_answer(kn_exchange *x, const kn_reply *r, bool has_len, size_t body_len) {
     const char *fields = r->fields ? r->fields : "", *type = r->type ? r->type : "";

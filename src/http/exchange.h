@@ -7,10 +7,12 @@
 #ifndef KN_HTTP_EXCHANGE_H
 #define KN_HTTP_EXCHANGE_H
 
+#include "base/buf.h"
 #include "http/head.h"
 #include "http/upstream.h"
 
 typedef struct kn_exchange kn_exchange;
+typedef struct kn_service kn_service;
 
 /* What is known about the upstream's work when its part is over. */
 typedef enum kn_upstream_end {
@@ -62,6 +64,12 @@ bool kn_exchange_is_drained(const kn_exchange *x);
  * the limit, and a new decision is owed. Asks a client for it that waits for 100 Continue. The bytes stay the
  * exchange's, until its end. */
 void kn_exchange_collect(kn_exchange *x, size_t limit);
+
+/* What was collected becomes the caller's. It is not forwarded any more. */
+kn_buf kn_exchange_take_collected(kn_exchange *x);
+
+/* From now on another service is told of this exchange, up to its end. */
+void kn_exchange_hand_over(kn_exchange *x, const kn_service *service);
 
 /* The head again, while a decision is owed; valid until the caller returns to the loop. NULL later: the service keeps
  * what it needs of it. */

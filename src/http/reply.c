@@ -50,7 +50,7 @@ const char *kn_status_reason(unsigned status) {
 }
 
 static void reply_document(kn_exchange *x, unsigned status, const char *type, const char *fields, json_t *document) {
-    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     json_decref(document);
     kn_reply r = { .status = text ? status : 500, .type = text ? type : NULL, .fields = fields, .body = text };
     r.len = text ? strlen(text) : 0;

@@ -26,7 +26,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 
-typedef struct kn_service {
+struct kn_service {
     void (*request)(kn_exchange *x, const kn_head *head);
     void (*collected)(kn_exchange *x, kn_span body, bool complete);
     void (*request_data)(kn_exchange *x, kn_span data);
@@ -37,7 +37,7 @@ typedef struct kn_service {
     void (*failed)(kn_exchange *x, unsigned status);
     void (*upstream_end)(kn_exchange *x, kn_upstream_end end);
     void (*end)(kn_exchange *x);
-} kn_service;
+};
 
 /* Limits in milliseconds and connections; kn_server_limits_default is what the gateway's documents promise. */
 typedef struct kn_server_limits {

@@ -14,7 +14,7 @@ enum {
     LOOKS_MAX = 16,          /* pictures that wait to be looked at */
     LOOK_WARM_MS = 5 * 1000, /* who sends one picture often sends another */
     LOOK_WITHIN_MS = 60 * 1000,
-    AGAIN_MS = 2 * 1000,        /* until the lease is asked for again */
+    AGAIN_MS = 2 * 1000,        /* until a turn is asked for again */
     REFERENCE_BYTES = 16 << 20, /* of a picture to draw from: what the worker takes */
 };
 
@@ -30,7 +30,7 @@ struct look {
 struct kn_image_runner {
     kn_loop *loop;
     kn_image_process_options options;
-    kn_lease *lease;
+    kn_easel *easel;
 
     /* The picture that is drawn. */
     kn_image_process *painter;
@@ -38,10 +38,10 @@ struct kn_image_runner {
     const kn_studio_task *task;
     const kn_task_heard *heard;
     void *heard_ctx;
-    kn_entry entry;
+    kn_turn turn;
     kn_timer again;
     kn_task late;
-    bool waits, holds, cancelled; /* for the lease; it */
+    bool cancelled;
     char message[sizeof((kn_error){ 0 }.text)];
 
     /* Pictures that are looked at, the first one now. */
@@ -123,9 +123,8 @@ static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
 /* ---- drawing ---- */
 
 static void give_back(kn_image_runner *r, bool certain) {
-    if (r->holds)
-        kn_lease_finish(r->lease, &r->entry, certain);
-    r->holds = false;
+    if (r->turn.state == KN_TURN_READY)
+        kn_easel_finish(&r->turn, certain);
 }
 
 static kn_task_failure failure_of(kn_job_code code) {
@@ -222,30 +221,30 @@ static void draw(kn_image_runner *r) {
     kn_loop_later(r->loop, &r->late);
 }
 
-static void granted(kn_entry *e) {
-    kn_image_runner *r = KN_HOLDER(e, kn_image_runner, entry);
-    r->waits = false;
-    r->holds = true;
-    draw(r);
-}
-
-static void ask(kn_image_runner *r) {
-    r->waits = true;
-    kn_lease_enter(r->lease, &r->entry, KN_WORK_IMAGE);
+static void ready(kn_turn *t) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
+    if (!r->cancelled) {
+        draw(r);
+        return;
+    }
+    give_back(r, true);
+    kn_loop_later(r->loop, &r->late);
 }
 
 /* Paused, or the line is long: a job of the studio is not in a hurry. */
-static void refused(kn_entry *e, kn_refusal why) {
+static void refused(kn_turn *t, kn_refusal why) {
     (void)why;
-    kn_image_runner *r = KN_HOLDER(e, kn_image_runner, entry);
-    r->waits = false;
-    kn_loop_timer_after(r->loop, &r->again, AGAIN_MS);
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
+    if (r->cancelled)
+        kn_loop_later(r->loop, &r->late);
+    else
+        kn_loop_timer_after(r->loop, &r->again, AGAIN_MS);
 }
 
 static void ask_again(kn_timer *t) {
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, again);
     if (r->task && !r->cancelled)
-        ask(r);
+        kn_easel_enter(r->easel, &r->turn);
 }
 
 static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {
@@ -256,8 +255,8 @@ static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *he
     r->heard_ctx = heard_ctx;
     r->cancelled = false;
     r->message[0] = 0;
-    if (r->lease)
-        ask(r);
+    if (r->easel)
+        kn_easel_enter(r->easel, &r->turn);
     else
         draw(r);
     return true;
@@ -268,15 +267,12 @@ static void cancel(void *ctx) {
     if (!r->task || r->cancelled)
         return;
     r->cancelled = true;
-    if (r->holds || !r->lease) {
+    if (r->turn.state == KN_TURN_READY || !r->easel) {
         kn_image_process_cancel(r->painter);
-        return;
+    } else if (r->turn.state == KN_TURN_NONE || kn_easel_leave(&r->turn)) { /* else it is about to be ready */
+        kn_loop_timer_stop(&r->again);
+        kn_loop_later(r->loop, &r->late);
     }
-    if (r->waits)
-        kn_lease_leave(r->lease, &r->entry);
-    r->waits = false;
-    kn_loop_timer_stop(&r->again);
-    kn_loop_later(r->loop, &r->late);
 }
 
 static void rest(void *ctx) {
@@ -363,15 +359,15 @@ static bool look_at(void *ctx, const void *data, size_t len, unsigned largest, k
 
 /* ---- beginning and end ---- */
 
-bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn_lease *lease, kn_image_runner **ret,
+bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn_easel *easel, kn_image_runner **ret,
                          kn_error *err) {
     kn_image_runner *r = calloc(1, sizeof *r);
     if (!r)
         return kn_fail_nomem(err, sizeof *r);
     *r = (kn_image_runner){ .loop = l,
                             .options = *options,
-                            .lease = lease,
-                            .entry = { .granted = granted, .refused = refused },
+                            .easel = easel,
+                            .turn = { .ready = ready, .refused = refused },
                             .again.fired = ask_again,
                             .late.run = fail_late,
                             .glance.run = glance };
@@ -400,9 +396,7 @@ void kn_image_runner_free(kn_image_runner *r) {
     r->closing = true;
     kn_image_process_free(r->painter);
     kn_image_process_free(r->eye);
-    if (r->waits)
-        kn_lease_leave(r->lease, &r->entry);
-    give_back(r, true);
+    kn_easel_drop(&r->turn);
     kn_loop_timer_close(r->loop, &r->again);
     while (r->looks) {
         look *l = take_first(r);

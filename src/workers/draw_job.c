@@ -13,7 +13,7 @@
 #include "image/transform.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
-#include "workers/recipe.h"
+#include "workers/workflows.h"
 
 enum { TEXT_BYTES = 1 << 20 };
 
@@ -26,26 +26,6 @@ void kn_drawer_close(kn_drawer *d) {
 
 /* ---- the model that a recipe means ---- */
 
-/* Whether a profile can do what the workflow is. */
-static bool serves(const kn_profile *p, const kn_workflow *w) {
-    if (strcmp(p->architecture, w->architecture) != 0)
-        return false;
-    const kn_architecture *a = kn_architecture_find(p->architecture);
-    const kn_variant *v = p->variant ? kn_variant_find(a, p->variant) : &a->variants[0];
-    return !w->edits || v->max_references > 0;
-}
-
-/* The one that would be used anyway, if it serves, else the first one that does. */
-static const kn_profile *find_profile(const kn_profiles *all, const char *usual, const kn_workflow *w) {
-    const kn_profile *p = NULL;
-    if (kn_profiles_select(all, usual, &p, NULL) && serves(p, w))
-        return p;
-    for (size_t i = 0; i < all->n; i++)
-        if (serves(&all->profiles[i], w))
-            return &all->profiles[i];
-    return all->builtin && serves(all->builtin, w) ? all->builtin : NULL;
-}
-
 /* *ret (malloc): NULL for the default one. */
 static kn_job_code choose_profile(const kn_drawer *d, const kn_image_recipe *r, char **ret, kn_error *err) {
     const char *name = r->model ? r->model : d->wish.profile;
@@ -53,7 +33,7 @@ static kn_job_code choose_profile(const kn_drawer *d, const kn_image_recipe *r, 
     if (!r->model && r->workflow) {
         if (!kn_model_profiles(d->wish.config, &all, err))
             return KN_JOB_MODEL_MISSING;
-        const kn_profile *p = find_profile(&all, d->wish.profile, r->workflow);
+        const kn_profile *p = kn_workflow_profile(r->workflow, &all, d->wish.profile);
         if (!p) {
             kn_fail(err, KN_E_NOT_FOUND, "no profile in models.toml is for the workflow %s", r->workflow->id);
             kn_profiles_free(&all);

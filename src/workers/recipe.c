@@ -8,9 +8,15 @@
 #include "base/text.h"
 
 const kn_workflow kn_workflows[KN_WORKFLOWS] = {
-    { .id = "qwen-image-2512-text-to-image/v1", .architecture = "qwen-image", .takes_shift = true },
-    { .id = "qwen-image-2.1-text-to-image/v1", .architecture = "qwen-image-2.1" },
-    { .id = "qwen-image-2.1-edit/v1", .architecture = "qwen-image-2.1", .edits = true },
+    { .id = "qwen-image-2512-text-to-image/v1",
+      .architecture = "qwen-image",
+      .collection = "qwen-image-2512-fp8",
+      .takes_shift = true },
+    { .id = "qwen-image-2.1-text-to-image/v1", .architecture = "qwen-image-2.1", .collection = "qwen-image-2.1-int8" },
+    { .id = "qwen-image-2.1-edit/v1",
+      .architecture = "qwen-image-2.1",
+      .collection = "qwen-image-2.1-int8",
+      .edits = true },
 };
 
 enum {
@@ -60,6 +66,7 @@ enum { NAME_BYTES = 128, SIDE_STEP = 16, SHIFT_MAX = 100 };
 struct reading {
     kn_form form;
     bool with_pictures;
+    bool plain;                /* nothing but what a workflow takes */
     size_t picture_characters; /* of base64, so far */
     kn_image_recipe recipe;
     kn_job_code code;
@@ -111,19 +118,19 @@ static void take_side(struct reading *r, kn_optional *ret) {
         kn_form_fail(&r->form, KN_E_RANGE, "%.0f is not a multiple of %d", ret->value, SIDE_STEP);
 }
 
-/* A decimal text, so that no program loses digits, or a whole number; -1 is any. */
+/* A decimal text, so that no program loses digits; else also a whole number, and -1 is any. */
 static void take_seed(struct reading *r) {
     kn_json_reader *j = r->form.j;
     kn_json_text text = { "", 0 };
     char digits[24] = "";
     uint64_t seed = 0;
-    bool is_read =
-        kn_json_peek(j) == '"' ? kn_form_text(&r->form, 1, sizeof digits - 1, &text) : kn_json_skip(j, &text);
+    bool is_read = kn_json_peek(j) == '"' || r->plain ? kn_form_text(&r->form, 1, sizeof digits - 1, &text)
+                                                      : kn_json_skip(j, &text);
     if (!is_read)
         return;
     if (text.len < sizeof digits)
         memcpy(digits, text.data, text.len);
-    if (strcmp(digits, "-1") == 0)
+    if (strcmp(digits, "-1") == 0 && !r->plain)
         return;
     if (!kn_parse_u64(digits, &seed) || seed > INT64_MAX)
         kn_form_fail(&r->form, KN_E_RANGE, "a whole number from 0 to 9223372036854775807 is expected, or -1 for any");
@@ -161,7 +168,8 @@ static void take_picture(struct reading *r, kn_buf *ret) {
         kn_form_fail(f, KN_E_FORMAT, "a picture in base64 is expected, as a text in quotes");
     if (!kn_json_string(f->j, &text))
         return;
-    text = without_data_url(text);
+    if (!r->plain)
+        text = without_data_url(text);
     r->picture_characters += text.len;
     kn_buf_init(ret, most);
     r->code = KN_JOB_REFERENCE_INVALID;
@@ -239,11 +247,31 @@ static void check_workflow(struct reading *r) {
     }
 }
 
+/* Keys that no workflow takes. */
+static bool is_extra(int key) {
+    switch (key) {
+    case MODEL:
+    case SAMPLER:
+    case SCHEDULER:
+    case INIT_IMAGE:
+    case STRENGTH:
+    case METADATA:
+    case OPAQUE: return true;
+    default: return false;
+    }
+}
+
 static void read_all(struct reading *r, kn_json_reader *j) {
     kn_form *f = &r->form;
     kn_form_open(f, j, NULL, keys, KN_COUNT(keys));
-    for (int key; kn_form_next(f, &key);)
-        take_value(r, key);
+    for (int key; kn_form_next(f, &key);) {
+        if (r->plain && is_extra(key))
+            kn_form_fail(f, KN_E_USAGE, "a workflow does not take it; leave it out");
+        else
+            take_value(r, key);
+    }
+    if (r->plain)
+        kn_form_need(f, WORKFLOW);
     kn_form_need(f, PROMPT);
     if (!j->failed && r->recipe.workflow)
         check_workflow(r);
@@ -251,22 +279,32 @@ static void read_all(struct reading *r, kn_json_reader *j) {
         refuse_key(r, STRENGTH, "it needs an init_image to start from");
 }
 
+static kn_job_code read_text(struct reading *r, const char *text, size_t len, kn_image_recipe *ret, kn_buf *pointer,
+                             kn_error *err) {
+    kn_json_reader j;
+    kn_json_begin_inside(&j, (kn_json_text){ text, len }, "the recipe", err);
+    read_all(r, &j);
+    bool ok = kn_json_finish(&j), placed = ok || !pointer || kn_form_pointer(&r->form, pointer);
+    kn_json_close(&j);
+    if (ok) {
+        *ret = r->recipe;
+        return KN_JOB_DONE;
+    }
+    kn_image_recipe_free(&r->recipe);
+    if (err->code == KN_E_NOMEM || !placed)
+        return KN_JOB_OUT_OF_MEMORY;
+    return r->code == KN_JOB_DONE ? KN_JOB_INVALID : r->code;
+}
+
 kn_job_code kn_image_recipe_read(const char *text, size_t len, bool with_pictures, kn_image_recipe *ret,
                                  kn_buf *pointer, kn_error *err) {
     struct reading r = { .with_pictures = with_pictures };
-    kn_json_reader j;
-    kn_json_begin_inside(&j, (kn_json_text){ text, len }, "the recipe", err);
-    read_all(&r, &j);
-    bool ok = kn_json_finish(&j), placed = ok || !pointer || kn_form_pointer(&r.form, pointer);
-    kn_json_close(&j);
-    if (ok) {
-        *ret = r.recipe;
-        return KN_JOB_DONE;
-    }
-    kn_image_recipe_free(&r.recipe);
-    if (err->code == KN_E_NOMEM || !placed)
-        return KN_JOB_OUT_OF_MEMORY;
-    return r.code == KN_JOB_DONE ? KN_JOB_INVALID : r.code;
+    return read_text(&r, text, len, ret, pointer, err);
+}
+
+kn_job_code kn_image_recipe_check(const char *text, size_t len, kn_image_recipe *ret, kn_buf *pointer, kn_error *err) {
+    struct reading r = { .plain = true };
+    return read_text(&r, text, len, ret, pointer, err);
 }
 
 void kn_image_recipe_free(kn_image_recipe *r) {

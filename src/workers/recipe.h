@@ -29,8 +29,9 @@ enum {
 
 typedef struct kn_workflow {
     const char *id, *architecture;
-    bool edits;       /* draws from references, else from the prompt alone */
-    bool takes_shift; /* flow_shift must be given, else must not */
+    const char *collection; /* the models that it is made for */
+    bool edits;             /* draws from references, else from the prompt alone */
+    bool takes_shift;       /* flow_shift must be given, else must not */
 } kn_workflow;
 
 enum { KN_WORKFLOWS = 3 };
@@ -54,6 +55,10 @@ typedef struct kn_image_recipe {
  * JSON Pointer. Fills *ret only when the code is KN_JOB_DONE. */
 kn_job_code kn_image_recipe_read(const char *text, size_t len, bool with_pictures, kn_image_recipe *ret,
                                  kn_buf *pointer, kn_error *err);
+/* The same for a recipe of a workflow that others are to draw from: it has nothing but what a workflow takes, its seed
+ * is a decimal text and its pictures are plain base64. Pictures are only checked. */
+kn_job_code kn_image_recipe_check(const char *text, size_t len, kn_image_recipe *ret, kn_buf *pointer, kn_error *err);
+
 void kn_image_recipe_free(kn_image_recipe *r);
 
 #endif

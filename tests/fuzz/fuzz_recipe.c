@@ -21,6 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kn_image_recipe_read((const char *)data, size, false, &checked, NULL, &again) != code)
         abort();
     kn_image_recipe_free(&checked);
+    if (kn_image_recipe_check((const char *)data, size, &checked, NULL, &again) == KN_JOB_DONE &&
+        (code != KN_JOB_DONE || !checked.workflow || !checked.seed_given || checked.model || checked.strength.given))
+        abort();
+    kn_image_recipe_free(&checked);
     if (code != KN_JOB_DONE) {
         if (err.code == KN_OK || !err.text[0] || kn_utf8_check(err.text, strlen(err.text)) != strlen(err.text))
             abort();

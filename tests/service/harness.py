@@ -92,6 +92,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             stub.active += 1
             stub.most_active = max(stub.most_active, stub.active)
         try:
+            if path == "/api/generate" and stub.unloads:
+                self.unload(json.loads(body))
+                return
             self.work(dict(re.findall(r"(\w+)(?:=(\S+))?", self.headers.get("X-Stub", ""))))
         except OSError:
             stub.gone += 1
@@ -111,6 +114,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         documents = {"/api/tags": {"models": models}, "/api/ps": {"models": residents},
                      "/api/version": {"version": "0.0.0-stub"}}
         self.answer(200, documents.get(path, {}))
+
+    def unload(self, request):
+        self.server.stub.residents = [one for one in self.server.stub.residents if one["name"] != request["model"]]
+        self.answer(200, {"done_reason": "unload"})
 
     def work(self, words):
         stub = self.server.stub
@@ -150,6 +157,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.held, self.over = threading.Event(), threading.Event()
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
+        self.unloads = False  # what it is asked to generate it unloads instead
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()

@@ -21,6 +21,7 @@ FAKES = pathlib.Path(os.environ.get("KUNO_FAKES", "/nowhere"))
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "control.yaml"
 OWNER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
+PICTURE = "/kuno/v1/images/generate"
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -90,7 +91,9 @@ class Described(Case):
         return {route: self.get(server, route) for route in ("status", "resources", "learning", "usage")}
 
     def operations(self):
-        return [(method.upper(), path) for path, methods in self.document.text["paths"].items() for method in methods]
+        """(method, path as described, path to ask for)"""
+        return [(method.upper(), path, path.replace("{preview_id}", "0" * 64))
+                for path, methods in self.document.text["paths"].items() for method in methods]
 
     def test_states(self):
         """every_route_answers_as_described_in_every_state"""
@@ -156,19 +159,22 @@ class Described(Case):
 
     def test_refusals(self):
         """every_refusal_is_a_problem_as_described"""
-        server = self.serve()
-        for method, path in self.operations():
+        server = self.serve(image={})
+        for method, path, target in self.operations():
             other = {"GET": "PUT", "POST": "GET"}[method]
             for status, headers in ((401, {"Authorization": "Bearer x"}), (403, {"Origin": "http://evil.example"}),
                                     (421, {"Host": "evil.example"})):
-                self.assertEqual(self.ask(server, method, path, None, headers)[0], status)
-            answer = server.ask(other, path, None, None, OWNER, server.control)
+                self.assertEqual(self.ask(server, method, target, None, headers, path)[0], status)
+            answer = server.ask(other, target, None, None, OWNER, server.control)
             self.assertEqual((answer[0], answer[1]["Allow"].split(", ")[0]), (405, method))
             self.document.check(method, path, *answer)
         pause = "/kuno/v1/admission/pause"
         for status, body, headers in ((400, "{", JSON), (422, '{"x":1}', JSON), (415, "{}", {"Content-Type": "a/b"}),
                                       (413, "[" * 70000, JSON)):
             self.assertEqual(self.ask(server, "POST", pause, body, headers)[0], status)
+        for status, body, headers in ((400, "{", JSON), (422, "{}", JSON), (415, "{}", {"Content-Type": "a/b"}),
+                                      (400, "{}", {**JSON, "X-Kuno-Image-Preview-Id": "1"})):
+            self.assertEqual(self.ask(server, "POST", PICTURE, body, headers)[0], status)
         for query in ("limit=0", "limit=501", "cursor=x", "other=1", "limit=1&limit=1"):
             self.assertEqual(self.ask(server, "GET", f"/kuno/v1/usage?{query}")[0], 400)
         self.assertEqual(self.ask(server, "POST", "/kuno/v1/admission/resume", "{}", JSON)[0], 413)
@@ -180,12 +186,13 @@ class Described(Case):
 
     def test_complete(self):
         """every_route_is_described_and_every_description_is_a_route"""
-        server = self.serve()
+        server = self.serve(image={})
         manual = (DOCUMENT.parents[1] / "src/cli/man/kuno-serve.1.in").read_text()
         self.assertEqual(sorted(re.findall(r"^\.B (GET|POST) (/kuno/\S+)", manual, re.MULTILINE)),
-                         sorted(self.operations()))
-        for method, path in self.operations():
-            self.assertEqual(self.ask(server, method, path)[0], 200, path)
+                         sorted(operation[:2] for operation in self.operations()))
+        for method, path, target in self.operations():
+            wanted = 400 if path == PICTURE else 200  # there is no recipe
+            self.assertEqual(self.ask(server, method, target, path=path)[0], wanted, path)
 
 
 if __name__ == "__main__":

@@ -235,6 +235,63 @@ static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
     }
 }
 
+static void pictures_are_drawn_as_said(void **state) {
+    (void)state;
+    kn_config c;
+    kn_error err;
+    if (!read_text("{\"state_dir\": \"/s\", \"image\": {\"models\": \"/models\", \"pci_address\": \"0000:2d:00.0\", "
+                   "\"timeout_seconds\": 60, \"collections\": [\"qwen-image-2.1-int8\"], \"isolation\": \"required\", "
+                   "\"keep_warm_seconds\": 5}}",
+                   &c, &err))
+        fail_msg("%s", err.text);
+    assert_true(c.image.enabled && c.image.isolated);
+    assert_string_equal(c.image.models, "/models");
+    assert_string_equal(c.image.pci.text, "0000:2d:00.0");
+    assert_int_equal(c.image.timeout_s, 60);
+    assert_int_equal(c.image.keep_warm_s, 5);
+    assert_int_equal(c.image.workflows, 6);
+    kn_config_free(&c);
+
+    assert_true(read_text("{\"state_dir\": \"/s\", \"image\": {}}", &c, &err));
+    assert_true(c.image.enabled && !c.image.isolated && !c.image.models && !c.image.pci.text[0]);
+    assert_int_equal(c.image.timeout_s, 3600);
+    assert_int_equal(c.image.keep_warm_s, 300);
+    assert_int_equal(c.image.workflows, 7);
+    kn_config_free(&c);
+
+    assert_true(read_text("{\"state_dir\": \"/s\"}", &c, &err));
+    assert_false(c.image.enabled);
+    kn_config_free(&c);
+    assert_true(kn_config_default("/s", &c, &err));
+    assert_true(c.image.enabled);
+    kn_config_free(&c);
+}
+
+static void an_image_worker_rests_at_once_where_others_need_the_device(void **state) {
+    (void)state;
+    static const struct {
+        const char *image, *workers;
+        uint32_t seconds;
+    } rows[] = {
+        { "{}", VULKAN, 300 },
+        { "{}", (VULKAN ", " CPU), 0 },
+        { "{\"pci_address\": \"0000:2d:00.0\"}", VULKAN, 0 },
+        { "{\"pci_address\": \"0000:2d:00.0\"}", CPU, 300 },
+        { "{\"keep_warm_seconds\": 7}", CPU, 7 },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_config c;
+        kn_error err;
+        char text[1000];
+        snprintf(text, sizeof text, "{\"state_dir\": \"/s\", \"image\": %s, \"managed\": {\"workers\": [%s]}}",
+                 rows[i].image, rows[i].workers);
+        if (!read_text(text, &c, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(c.image.keep_warm_s, rows[i].seconds);
+        kn_config_free(&c);
+    }
+}
+
 static void a_file_is_named_in_its_errors(void **state) {
     (void)state;
     char path[] = "/tmp/kuno-config-XXXXXX";
@@ -262,6 +319,8 @@ int main(void) {
         cmocka_unit_test(workers_share_neither_home_nor_card),
         cmocka_unit_test(there_are_at_most_sixteen_workers),
         cmocka_unit_test(the_studio_is_there_if_asked_for_or_without_a_file),
+        cmocka_unit_test(pictures_are_drawn_as_said),
+        cmocka_unit_test(an_image_worker_rests_at_once_where_others_need_the_device),
         cmocka_unit_test(a_file_is_named_in_its_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,39 @@ static void points_at_what_is_wrong(void **state) {
     assert_string_equal(pointer.data, "/reference_images/1");
 }
 
+static void a_workflow_takes_nothing_but_its_own(void **state) {
+    (void)state;
+#define EDIT_RECIPE(seed, more)                                                                                        \
+    "{" PROMPT ",\"workflow\":\"qwen-image-2.1-edit/v1\",\"seed\":" seed ",\"width\":64,\"height\":64,\"steps\":1,"    \
+    "\"cfg\":1," more "}"
+    static const struct {
+        const char *text, *pointer;
+    } rows[] = {
+        { EDIT_RECIPE("\"42\"", "\"reference_images\":[\"" PIXEL "\"]"), NULL },
+        { EDIT_RECIPE("\"42\"", "\"reference_images\":[\"data:image/png;base64," PIXEL "\"]"), "/reference_images/0" },
+        { EDIT_RECIPE("\"42\"", "\"init_image\":\"" PIXEL "\""), "/init_image" },
+        { EDIT_RECIPE("42", "\"reference_images\":[\"" PIXEL "\"]"), "/seed" },
+        { EDIT_RECIPE("\"-1\"", "\"reference_images\":[\"" PIXEL "\"]"), "/seed" },
+        { EDIT_RECIPE("\"42\"", "\"model\":\"demo\""), "/model" },
+        { EDIT_RECIPE("\"42\"", "\"opaque\":true"), "/opaque" },
+        { "{" PROMPT "}", "" },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_image_recipe r = { 0 };
+        kn_error err = { 0 };
+        KN_AUTO_BUF pointer;
+        kn_buf_init(&pointer, 100);
+        kn_job_code code = kn_image_recipe_check(rows[i].text, strlen(rows[i].text), &r, &pointer, &err);
+        print_message("  %s\n", err.text);
+        assert_int_equal(code == KN_JOB_DONE, !rows[i].pointer);
+        if (rows[i].pointer)
+            assert_string_equal(pointer.len ? pointer.data : "", rows[i].pointer);
+        else
+            assert_int_equal(r.seed, 42);
+        kn_image_recipe_free(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_every_odd_request_its_stated_result),
@@ -218,6 +251,7 @@ int main(void) {
         cmocka_unit_test(bounds_pictures_one_by_one_and_together),
         cmocka_unit_test(keeps_the_order_of_pictures),
         cmocka_unit_test(points_at_what_is_wrong),
+        cmocka_unit_test(a_workflow_takes_nothing_but_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
