@@ -59,13 +59,15 @@ class Serve(Rig):
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
             return [int(word) for word in file.read().split()]
 
-    def running(self, job, picture=0):
+    def running(self, job, picture=0, attempts=1):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             answer = self.get(f"/jobs/{job}").json
-            if answer["progress"]["phase"] == "sampling" and answer["progress"]["image_index"] >= picture:
+            progress = answer["progress"]
+            if (progress["phase"] == "sampling" and progress["image_index"] >= picture
+                    and answer["attempts"] >= attempts):
                 return answer
-            time.sleep(0.01)
+            time.sleep(0.005)
         raise AssertionError(f"{job} does not run")
 
 
@@ -126,24 +128,23 @@ class Pictures(unittest.TestCase):
 
     def test_a_job_survives_its_worker_and_its_server(self):
         with Serve() as rig:
-            job = rig.job("a boat", batch=4, seed="7")
+            job = rig.job("a boat", batch=8, seed="7")
             rig.running(job, 1)
             for worker in rig.workers():
                 os.kill(worker, signal.SIGKILL)
-            time.sleep(0.2)
-            rig.running(job, 2)
+            rig.running(job, 2, attempts=2)
             rig.end(signal.SIGKILL)
             rig.begin()
             ended = rig.ended(job)
             self.assertEqual(ended["state"], "completed", ended["error"])
-            self.assertEqual([one["seed"] for one in ended["results"]], ["7", "8", "9", "10"])
+            self.assertEqual([one["seed"] for one in ended["results"]], [str(7 + i) for i in range(8)])
             self.assertEqual(ended["attempts"], 3)
-            self.assertEqual(len({one["sha256"] for one in ended["results"]}), 4)
+            self.assertEqual(len({one["sha256"] for one in ended["results"]}), 8)
 
     def test_an_orderly_end_waits_for_the_running_job(self):
         rig = Serve()
         try:
-            job, waits = rig.job("a boat"), rig.job("waits")
+            job, waits = rig.job("a boat", batch=8), rig.job("waits")
             rig.running(job)
             self.assertEqual(rig.end(), 0)
             rig.begin()
