@@ -109,13 +109,9 @@ void kn_a1111_options(kn_exchange *x, kn_span body) {
 
 static bool read_options(kn_visit *v, kn_order *o, kn_error *err) {
     static const char *const keys[] = { "sd_model_checkpoint" };
-    const kn_json_text body = { v->body.data, v->body.len };
     kn_json_reader j;
     kn_form f;
-    kn_json_begin_inside(&j, body, "the body", err);
-    j.pointer = &v->pointer;
-    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
-    f.tolerant = true;
+    kn_order_open(&f, &j, v, (kn_json_text){ v->body.data, v->body.len }, keys, KN_COUNT(keys), err);
     for (int key; kn_form_next(&f, &key);)
         if (!kn_form_null(&f))
             kn_order_take_profile(&f, o);

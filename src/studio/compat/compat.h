@@ -76,6 +76,11 @@ void kn_order_init(kn_order *o);
 void kn_order_free(kn_order *o);
 char *kn_order_request(const kn_order *o); /* the body of /api/v1/jobs that means the same; NULL: out of memory */
 
+/* Begins to read the members of an order from JSON: those that are not known are stepped over. Where one is not as it
+ * should be, v->pointer says so. */
+void kn_order_open(kn_form *f, kn_json_reader *j, kn_visit *v, kn_json_text body, const char *const *keys, size_t count,
+                   kn_error *err);
+
 /* Members that are alike everywhere. None of them reads null: that is the same as a member that is not there. */
 void kn_order_take_text(kn_form *f, char **ret);
 void kn_order_take_profile(kn_form *f, kn_order *o);

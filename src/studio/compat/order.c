@@ -53,6 +53,14 @@ char *kn_order_request(const kn_order *o) {
 
 /* ---- members ---- */
 
+void kn_order_open(kn_form *f, kn_json_reader *j, kn_visit *v, kn_json_text body, const char *const *keys, size_t count,
+                   kn_error *err) {
+    kn_json_begin_inside(j, body, "the body", err);
+    j->pointer = &v->pointer;
+    kn_form_open(f, j, NULL, keys, count);
+    f->tolerant = true;
+}
+
 void kn_order_take_text(kn_form *f, char **ret) {
     kn_json_text text;
     if (!kn_form_prose(f, 0, KN_REQUEST_PROMPT_MAX, &text))

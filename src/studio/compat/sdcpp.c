@@ -165,13 +165,9 @@ static void take_member(kn_form *f, int key, kn_order *o) {
 }
 
 bool kn_sdcpp_read(kn_visit *v, kn_order *o, kn_error *err) {
-    const kn_json_text body = { v->body.data, v->body.len };
     kn_json_reader j;
     kn_form f;
-    kn_json_begin_inside(&j, body, "the body", err);
-    j.pointer = &v->pointer;
-    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
-    f.tolerant = true;
+    kn_order_open(&f, &j, v, (kn_json_text){ v->body.data, v->body.len }, keys, KN_COUNT(keys), err);
     for (int key; kn_form_next(&f, &key);)
         if (!kn_form_null(&f))
             take_member(&f, key, o);
