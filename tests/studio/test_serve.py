@@ -144,7 +144,7 @@ class Pictures(unittest.TestCase):
     def test_an_orderly_end_waits_for_the_running_job(self):
         rig = Serve()
         try:
-            job, waits = rig.job("a boat", batch=8), rig.job("waits")
+            job, waits = rig.job("a boat"), rig.job("waits")
             rig.running(job)
             self.assertEqual(rig.end(), 0)
             rig.begin()
