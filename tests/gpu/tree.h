@@ -6,6 +6,6 @@
 void tree_make(const char *root);
 
 /* Writes one file below root. */
-void tree_write(const char *root, const char *path, const char *text);
+void tree_write(const char *root, const char *file, const char *text);
 
 #endif
