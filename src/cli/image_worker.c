@@ -8,7 +8,7 @@
 #include "cli/command.h"
 
 typedef struct worker_options {
-    const char *config, *model_profile, *device, *precision, *residency, *isolation;
+    const char *config, *model_profile, *upscalers, *device, *precision, *residency, *isolation;
     kn_given_integer threads;
     bool session;
 } worker_options;
@@ -29,6 +29,7 @@ static const kn_option options[] = {
     KN_OPT_GROUP("Model"),
     KN_OPT(TEXT, 0, "model-profile", "NAME", AT(model_profile), "the model of recipes that name none"),
     KN_OPT(PATH, 0, "config", "FILE", AT(config), "read profiles from this models.toml"),
+    KN_OPT(PATH, 0, "upscalers", "DIR", AT(upscalers), "where the upscalers are that recipes name"),
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_CHOICE(0, "device", AT(device), devices, "what computes"),
@@ -61,6 +62,7 @@ static int run(const void *given) {
                                 : o->session ? "cached"
                                              : NULL,
                    .threads = { .given = o->threads.set, .value = (double)o->threads.value } },
+        .upscalers = o->upscalers,
         .isolation = isolation_of(o->isolation),
         .session = o->session,
         .frames = frames && strcmp(frames, "1") == 0,

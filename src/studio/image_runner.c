@@ -35,6 +35,7 @@ struct kn_image_runner {
     /* The picture that is drawn. */
     kn_image_process *painter;
     char *models_toml; /* where its profiles are written, if not where the options say */
+    char *upscalers;   /* where its upscalers are */
     const kn_studio_task *task;
     const kn_task_heard *heard;
     void *heard_ctx;
@@ -70,10 +71,16 @@ static bool add_file(const char *path, kn_buf *into, kn_error *err) {
     return kn_buf_add_text(into, "\"") || kn_fail_nomem(err, len);
 }
 
+/* Where a part of the source is drawn anew, the worker shows the source itself, if the model sees pictures. */
+static bool changes_part(const kn_studio_task *task) {
+    return task->kind == KN_KIND_INPAINT || task->kind == KN_KIND_OUTPAINT;
+}
+
 static bool add_references(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     bool any = false;
     for (size_t i = 0; i < task->input_count; i++) {
-        if (task->inputs[i].role == KN_INPUT_MASK)
+        kn_input_role role = task->inputs[i].role;
+        if (role == KN_INPUT_MASK || (role == KN_INPUT_SOURCE && changes_part(task)))
             continue;
         if (!kn_buf_add_text(into, any ? "," : ",\"reference_images\":["))
             return kn_fail_nomem(err, into->len);
@@ -91,6 +98,70 @@ static bool add_start(const kn_studio_task *task, const json_t *strength, kn_buf
            add_file(task->inputs[0].path, into, err);
 }
 
+static bool add_member(const char *name, const kn_studio_task *task, kn_input_role role, kn_buf *into, kn_error *err) {
+    for (size_t i = 0; i < task->input_count; i++)
+        if (task->inputs[i].role == role)
+            return (kn_buf_printf(into, ",\"%s\":", name) || kn_fail_nomem(err, into->len)) &&
+                   add_file(task->inputs[i].path, into, err);
+    return true;
+}
+
+/* What is to be drawn anew of the source, or around it. */
+static bool add_part(const kn_studio_task *task, kn_buf *into, kn_error *err) {
+    const uint32_t *o = task->request->outpaint;
+    bool seen = json_array_size(json_object_get(task->plan, "reference_sizes"));
+    return (kn_buf_printf(into, ",\"show_region\":%s", seen ? "true" : "false") || kn_fail_nomem(err, into->len)) &&
+           (task->kind != KN_KIND_OUTPAINT ||
+            kn_buf_printf(into, ",\"outpaint\":{\"left\":%u,\"right\":%u,\"top\":%u,\"bottom\":%u}", o[0], o[1], o[2],
+                          o[3]) ||
+            kn_fail_nomem(err, into->len)) &&
+           add_member("init_image", task, KN_INPUT_SOURCE, into, err) &&
+           add_member("mask_image", task, KN_INPUT_MASK, into, err);
+}
+
+static bool is_larger(const json_t *plan, const char *a, const char *b) {
+    return json_integer_value(json_object_get(plan, a)) > json_integer_value(json_object_get(plan, b));
+}
+
+/* Whether the worker takes the size from the source and gives back as many pixels. */
+static bool keeps_pixels(const kn_studio_task *task) {
+    return changes_part(task) && !is_larger(task->plan, "result_width", "working_width") &&
+           !is_larger(task->plan, "result_height", "working_height");
+}
+
+/* The size of the result, if it is another than what is drawn. */
+static json_t *result_of(const kn_studio_task *task) {
+    static const char *const sides[][2] = { { "working_width", "result_width" },
+                                            { "working_height", "result_height" } };
+    const json_t *plan = task->plan;
+    bool same = task->kind != KN_KIND_UPSCALE;
+    for (size_t i = 0; i < KN_COUNT(sides); i++)
+        same = same && json_integer_value(json_object_get(plan, sides[i][0])) ==
+                           json_integer_value(json_object_get(plan, sides[i][1]));
+    if (same || keeps_pixels(task))
+        return NULL;
+    uint32_t tile =
+        task->tile_size ? task->tile_size : (uint32_t)json_integer_value(json_object_get(plan, "tile_size"));
+    return json_pack("{s:O, s:O, s:s*, s:I, s:f, s:b}", "width", json_object_get(plan, "result_width"), "height",
+                     json_object_get(plan, "result_height"), "upscaler", task->upscaler, "tile_size", (json_int_t)tile,
+                     "blend", task->blend, "prescale", task->prescale);
+}
+
+/* Without what follows it. */
+static bool add_start_of(json_t *recipe, kn_buf *into, kn_error *err) {
+    char *text = recipe ? json_dumps(recipe, JSON_COMPACT) : NULL;
+    json_decref(recipe);
+    bool ok = text && kn_buf_add(into, text, strlen(text) - 1); /* its last brace */
+    free(text);
+    return ok || kn_fail_nomem(err, KN_REQUEST_BYTES);
+}
+
+static bool compose_upscale(const kn_studio_task *task, kn_buf *into, kn_error *err) {
+    return add_start_of(json_pack("{s:o}", "result", result_of(task)), into, err) &&
+           (kn_buf_add_text(into, ",\"init_image\":") || kn_fail_nomem(err, into->len)) &&
+           add_file(task->inputs[0].path, into, err) && (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
+}
+
 /* What a recipe can say of a plan; beyond that the profile has to say it itself. */
 static json_t *within(const json_t *plan, const char *name, double most) {
     json_t *value = json_object_get(plan, name);
@@ -99,22 +170,23 @@ static json_t *within(const json_t *plan, const char *name, double most) {
 
 static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     const kn_studio_request *r = task->request;
+    if (task->kind == KN_KIND_UPSCALE)
+        return compose_upscale(task, into, err);
     const json_t *plan = task->plan;
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
-    json_t *recipe =
-        json_pack("{s:s, s:s, s:s*, s:s, s:O, s:O, s:O, s:O*, s:O*, s:b, s:b}", "model",
-                  json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt",
-                  r->negative_prompt, "seed", seed, "width", json_object_get(plan, "working_width"), "height",
-                  json_object_get(plan, "working_height"), "sampler", json_object_get(plan, "sampler"), "steps",
-                  within(plan, "steps", KN_RECIPE_STEPS_MAX), "cfg", within(plan, "guidance", KN_RECIPE_CFG_MAX),
-                  "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
-    char *text = recipe ? json_dumps(recipe, JSON_COMPACT) : NULL;
-    json_decref(recipe);
-    bool ok = text && kn_buf_add(into, text, strlen(text) - 1); /* without its last brace */
-    free(text);
-    if (!ok)
-        return kn_fail_nomem(err, KN_REQUEST_BYTES);
+    bool sized = !keeps_pixels(task);
+    json_t *recipe = json_pack(
+        "{s:s, s:s, s:s*, s:s, s:O*, s:O*, s:O, s:O*, s:O*, s:o*, s:b, s:b}", "model",
+        json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt", r->negative_prompt,
+        "seed", seed, "width", sized ? json_object_get(plan, "working_width") : NULL, "height",
+        sized ? json_object_get(plan, "working_height") : NULL, "sampler", json_object_get(plan, "sampler"), "steps",
+        within(plan, "steps", KN_RECIPE_STEPS_MAX), "cfg", within(plan, "guidance", KN_RECIPE_CFG_MAX), "result",
+        result_of(task), "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
+    if (!add_start_of(recipe, into, err))
+        return false;
+    if (changes_part(task) && !add_part(task, into, err))
+        return false;
     const json_t *strength = json_object_get(plan, "strength");
     return (strength ? add_start(task, strength, into, err) : add_references(task, into, err)) &&
            (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
@@ -169,10 +241,9 @@ static void drawn(void *ctx, const kn_image_result *result) {
 
 static void progress(void *ctx, kn_frame_phase phase, uint32_t step, uint32_t steps) {
     static const kn_task_phase phases[] = {
-        [KN_PHASE_LOAD] = KN_TASK_LOADING,
-        [KN_PHASE_ENCODE] = KN_TASK_ENCODING,
-        [KN_PHASE_STEP] = KN_TASK_SAMPLING,
-        [KN_PHASE_DECODE] = KN_TASK_DECODING,
+        [KN_PHASE_LOAD] = KN_TASK_LOADING,      [KN_PHASE_ENCODE] = KN_TASK_ENCODING,
+        [KN_PHASE_STEP] = KN_TASK_SAMPLING,     [KN_PHASE_DECODE] = KN_TASK_DECODING,
+        [KN_PHASE_ENLARGE] = KN_TASK_UPSCALING,
     };
     kn_image_runner *r = ctx;
     r->heard->progress(r->heard_ctx, phases[phase], step, steps);
@@ -192,20 +263,26 @@ static void fail_late(kn_task *t) {
     r->heard->failed(r->heard_ctx, r->cancelled ? KN_TASK_CANCELLED : KN_TASK_ENGINE_FAILED, r->message);
 }
 
-/* A process knows the profiles of one file. */
+static bool is_same(const char *a, const char *b) {
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+/* A process knows the profiles of one file and the upscalers of one folder. */
 static bool has_painter(kn_image_runner *r, kn_error *err) {
-    const char *wanted = r->task->models_toml;
-    bool same = wanted ? r->models_toml && !strcmp(wanted, r->models_toml) : !r->models_toml;
-    if (r->painter && same)
+    const kn_studio_task *t = r->task;
+    if (r->painter && is_same(t->models_toml, r->models_toml) && is_same(t->upscalers, r->upscalers))
         return true;
     kn_image_process_free(r->painter);
     r->painter = NULL;
     free(r->models_toml);
-    r->models_toml = wanted ? strdup(wanted) : NULL;
-    if (wanted && !r->models_toml)
-        return kn_fail_nomem(err, strlen(wanted));
+    free(r->upscalers);
+    r->models_toml = t->models_toml ? strdup(t->models_toml) : NULL;
+    r->upscalers = t->upscalers ? strdup(t->upscalers) : NULL;
+    if ((t->models_toml && !r->models_toml) || (t->upscalers && !r->upscalers))
+        return kn_fail_nomem(err, KN_REQUEST_BYTES);
     kn_image_process_options o = r->options;
-    if (wanted)
+    o.upscalers = r->upscalers;
+    if (r->models_toml)
         o.config = r->models_toml;
     return kn_image_process_new(r->loop, &o, &r->painter, err);
 }
@@ -387,6 +464,7 @@ bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn
 static void free_runner(kn_task *t) {
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, gone);
     free(r->models_toml);
+    free(r->upscalers);
     free(r);
 }
 
@@ -412,7 +490,8 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .backend = "cpu",
                                .device = "this machine's processor",
                                .formats = 1u << KN_PICTURE_PNG,
-                               .kinds = 1u << KN_KIND_TEXT_TO_IMAGE | 1u << KN_KIND_EDIT,
+                               .kinds = ~0u,
+                               .resizes = true,
                                .compose = compose,
                                .start = start,
                                .cancel = cancel,

@@ -138,7 +138,7 @@ static uint32_t to_grid(double side, uint32_t grid, uint32_t most) {
 
 static uint32_t grid_of(const kn_model_profile *m, kn_studio_kind kind) {
     uint32_t grid = (uint32_t)m->architecture->size_step;
-    return kind == KN_KIND_TEXT_TO_IMAGE ? grid : (uint32_t)KN_MAX(grid, (uint32_t)EDIT_GRID);
+    return kind == KN_KIND_EDIT ? (uint32_t)KN_MAX(grid, (uint32_t)EDIT_GRID) : grid;
 }
 
 /* About so many pixels in that shape. */
@@ -202,10 +202,25 @@ static double aspect_of(const kn_studio_request *r, const kn_plan_setting *with,
     return (double)with->profile->width / with->profile->height;
 }
 
+/* Up to the largest preset, and no side beyond what the model's positions reach. */
+static bool fits_model(const kn_model_profile *m, size s) {
+    uint32_t most = (uint32_t)m->architecture->max_side;
+    double pixels = fmax((double)kn_preset_of(KN_PRESET_QUALITY, m).pixels, (double)MEGAPIXEL_SIDE * MEGAPIXEL_SIDE);
+    return s.width <= most && s.height <= most && (double)s.width * s.height <= pixels;
+}
+
+/* What changes a part of a picture works on all of its pixels, so that the others stay to the byte, if they are not too
+ * many. */
+static bool keeps_pixels(const kn_studio_plan *p, const kn_plan_setting *with, size result) {
+    return p->kind == KN_KIND_OUTPAINT || (p->kind == KN_KIND_INPAINT && fits_model(with->profile, result));
+}
+
 /* The size that is worked at for so many pixels. What is wanted to the pixel and is no larger is drawn as it is. */
 static size working_size(const kn_studio_plan *p, const kn_plan_setting *with, size result, double pixels,
                          double aspect) {
     uint32_t grid = grid_of(with->profile, p->kind), most = (uint32_t)with->profile->architecture->max_side;
+    if (keeps_pixels(p, with, result))
+        return (size){ round_up(result.width, grid), round_up(result.height, grid) };
     bool fits =
         result.width && (double)result.width * result.height <= pixels && result.width <= most && result.height <= most;
     return fits ? (size){ round_up(result.width, grid), round_up(result.height, grid) }
@@ -289,11 +304,11 @@ static bool wanted_size(const kn_upscale_spec *u, kn_studio_plan *p, kn_buf *poi
         p->result_height = u->height;
     } else {
         double factor = u->factor > 0 ? u->factor : 2;
-        p->result_width = (uint32_t)rint(fmin(p->working_width * factor, KN_PICTURE_SIDE_MAX + 1));
-        p->result_height = (uint32_t)rint(fmin(p->working_height * factor, KN_PICTURE_SIDE_MAX + 1));
+        p->result_width = (uint32_t)rint(fmin(p->working_width * factor, KN_PICTURE_SIDE_MAX));
+        p->result_height = (uint32_t)rint(fmin(p->working_height * factor, KN_PICTURE_SIDE_MAX));
     }
-    return (p->result_width <= KN_PICTURE_SIDE_MAX && p->result_height <= KN_PICTURE_SIDE_MAX) ||
-           refuse(pointer, err, "/upscale", "the result would have more than 16384 pixels on a side");
+    return (p->result_width <= KN_RECIPE_RESULT_MAX && p->result_height <= KN_RECIPE_RESULT_MAX) ||
+           refuse(pointer, err, "/upscale", "the result would have more than 8192 pixels on a side");
 }
 
 static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
@@ -304,7 +319,7 @@ static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *w
     const char *id = u->upscaler[0]          ? u->upscaler
                      : factor < ENLARGE_FROM ? KN_UPSCALER_FILTER
                                              : with->settings->upscaler;
-    const kn_upscaler *found = kn_upscaler_named(with->upscalers, id);
+    const kn_upscale_choice *found = kn_upscaler_named(with->upscalers, id);
     if (!found && u->upscaler[0]) {
         block(p, "missing_model", "The upscaler that was asked for is not installed");
     } else if (!found) {
@@ -314,7 +329,7 @@ static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *w
     if (!found)
         return;
     memcpy(p->upscaler, found->id, sizeof p->upscaler);
-    if (!found->path)
+    if (!found->file)
         return;
     uint32_t tile = u->has_tile_size ? u->tile_size : (uint32_t)with->settings->upscale_tile_size;
     bool roomy = p->budget_bytes == UINT64_MAX || p->budget_bytes >= LARGE_TILES_BYTES;
@@ -402,6 +417,13 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
     double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)
         return refuse(pointer, err, "/size", "one side is more than 50 times the other");
+    if (p->kind == KN_KIND_OUTPAINT && !fits_model(with->profile, result))
+        return refuse(pointer, err, "/outpaint", "the result is larger than this model can work on");
+    if (p->kind == KN_KIND_INPAINT && !fits_model(with->profile, result))
+        note(p, "source_resized",
+             "The picture is larger than the model can work on, so all of it is drawn smaller and "
+             "enlarged again",
+             "warning");
     see_references(with, p);
     if (p->kind == KN_KIND_EDIT && starts_from_source(r, with))
         p->strength = chosen(with->wish.strength, with->wish.strength, STRENGTH_LEAST, 1);

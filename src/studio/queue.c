@@ -47,7 +47,7 @@ struct kn_queue {
     json_t *plan, *seeds;
     kn_studio_task task;
     kn_buf recipe;
-    char *models_toml;
+    char *models_toml, *upscalers, *upscaler;
     bool cancelled;
     double begun_s; /* when its present picture was begun */
 
@@ -385,7 +385,9 @@ static void forget_job(kn_queue *q) {
     kn_buf_free(&q->recipe);
     kn_buf_init(&q->recipe, KN_RECIPE_MAX);
     free(q->models_toml);
-    q->models_toml = NULL;
+    free(q->upscalers);
+    free(q->upscaler);
+    q->models_toml = q->upscalers = q->upscaler = NULL;
     kn_loop_timer_stop(&q->show);
     q->cancelled = q->has_news = q->has_new_preview = false;
     q->fraction = 0;
@@ -496,6 +498,32 @@ static bool find_profile(kn_queue *q, kn_store *store, kn_error *err) {
     return true;
 }
 
+/* The file of the upscaler that was planned. */
+static bool find_upscaler(kn_queue *q, kn_store *store, kn_error *err) {
+    const char *id = json_string_value(json_object_get(q->plan, "upscaler"));
+    kn_studio_settings settings;
+    kn_upscaler_list list;
+    if (!kn_studio_settings_load(store, q->studio->model_directory, &settings, err))
+        return false;
+    kn_upscalers_find(settings.model_directory, &list);
+    const kn_upscale_choice *found = id ? kn_upscaler_named(&list, id) : NULL;
+    bool ok = !id || found || kn_fail(err, KN_E_NOT_FOUND, "the upscaler is not there any more");
+    if (ok && found && found->file)
+        ok = (q->upscaler = strdup(found->file)) || kn_fail_nomem(err, strlen(found->file));
+    if (ok && asprintf(&q->upscalers, "%s/upscalers", settings.model_directory) < 0) {
+        q->upscalers = NULL;
+        ok = kn_fail_nomem(err, strlen(settings.model_directory));
+    }
+    q->task.upscalers = q->upscalers;
+    q->task.upscaler = q->upscaler;
+    const kn_upscale_spec *u = &q->request.upscale;
+    q->task.blend = u->has_blend ? u->blend : settings.upscale_blend;
+    q->task.prescale = u->has_prescale ? u->prescale : settings.upscale_prescale;
+    kn_upscalers_free(&list);
+    kn_studio_settings_free(&settings);
+    return ok;
+}
+
 static bool read_job(kn_queue *q, kn_store *store, kn_error *err) {
     KN_AUTO_BUF pointer;
     kn_buf_init(&pointer, 200);
@@ -519,7 +547,7 @@ static bool read_job(kn_queue *q, kn_store *store, kn_error *err) {
             return false;
         q->task.input_count++;
     }
-    if (!find_profile(q, store, err))
+    if (!find_profile(q, store, err) || !find_upscaler(q, store, err))
         return false;
     if (q->request.gallery_item[0]) {
         kn_record record;

@@ -26,7 +26,11 @@ typedef struct kn_studio_task {
     unsigned number;    /* of the batch */
     bool has_seed;
     uint64_t seed;
-    uint32_t tile_size;      /* of a second try; 0: as planned */
+    uint32_t tile_size;    /* of a second try; 0: as planned */
+    const char *upscalers; /* the folder of them */
+    const char *upscaler;  /* a file in it; NULL: Lanczos */
+    double blend;          /* share of Lanczos's in its result */
+    bool prescale;
     const char *models_toml; /* where the profile is written, if it is one that a client has put here; else NULL */
     size_t input_count;
     kn_task_input inputs[KN_REQUEST_INPUTS];

@@ -18,7 +18,7 @@ static bool make_id(const char *name, char id[KN_NAME_BYTES]) {
 }
 
 static int by_id(const void *a, const void *b) {
-    return strcmp(((const kn_upscaler *)a)->id, ((const kn_upscaler *)b)->id);
+    return strcmp(((const kn_upscale_choice *)a)->id, ((const kn_upscale_choice *)b)->id);
 }
 
 void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret) {
@@ -28,9 +28,8 @@ void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret) {
         return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && ret->count < KN_UPSCALERS_MAX && (e = readdir(d));) {
-        kn_upscaler u = { .path = NULL };
-        if (make_id(e->d_name, u.id) && !kn_upscaler_named(ret, u.id) &&
-            asprintf(&u.path, "%s/%s", folder, e->d_name) >= 0)
+        kn_upscale_choice u = { .file = NULL };
+        if (make_id(e->d_name, u.id) && !kn_upscaler_named(ret, u.id) && (u.file = strdup(e->d_name)))
             ret->items[ret->count++] = u;
     }
     if (d)
@@ -41,11 +40,11 @@ void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret) {
 
 void kn_upscalers_free(kn_upscaler_list *l) {
     for (size_t i = 0; i < l->count; i++)
-        free(l->items[i].path);
+        free(l->items[i].file);
     *l = (kn_upscaler_list){ 0 };
 }
 
-const kn_upscaler *kn_upscaler_named(const kn_upscaler_list *l, const char *id) {
+const kn_upscale_choice *kn_upscaler_named(const kn_upscaler_list *l, const char *id) {
     for (size_t i = 0; i < l->count; i++)
         if (!strcmp(l->items[i].id, id))
             return &l->items[i];
@@ -55,9 +54,9 @@ const kn_upscaler *kn_upscaler_named(const kn_upscaler_list *l, const char *id) 
 json_t *kn_upscalers_json(const kn_upscaler_list *l) {
     json_t *list = json_array();
     for (size_t i = 0; i < l->count; i++) {
-        const kn_upscaler *u = &l->items[i];
+        const kn_upscale_choice *u = &l->items[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:n, s:b, s:n, s:b}", "id", u->id, "title",
-                                              u->path ? u->id : "Lanczos", "kind", u->path ? "model" : "filter",
+                                              u->file ? u->id : "Lanczos", "kind", u->file ? "model" : "filter",
                                               "factor", "installed", 1, "license", "experimental", 0));
     }
     return list;

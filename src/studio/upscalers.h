@@ -10,20 +10,20 @@
 enum { KN_UPSCALERS_MAX = 64 };
 #define KN_UPSCALER_FILTER "lanczos"
 
-typedef struct kn_upscaler {
+typedef struct kn_upscale_choice {
     char id[KN_NAME_BYTES];
-    char *path; /* NULL: the filter */
-} kn_upscaler;
+    char *file; /* its name in the folder; NULL: the filter */
+} kn_upscale_choice;
 
 typedef struct kn_upscaler_list {
     size_t count;
-    kn_upscaler items[KN_UPSCALERS_MAX];
+    kn_upscale_choice items[KN_UPSCALERS_MAX];
 } kn_upscaler_list;
 
 /* Those in `upscalers` below the folder of models; a folder that is not there has none. */
 void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret);
 void kn_upscalers_free(kn_upscaler_list *list);
-const kn_upscaler *kn_upscaler_named(const kn_upscaler_list *list, const char *id); /* NULL: there is none */
+const kn_upscale_choice *kn_upscaler_named(const kn_upscaler_list *list, const char *id); /* NULL: there is none */
 json_t *kn_upscalers_json(const kn_upscaler_list *list);
 
 #endif

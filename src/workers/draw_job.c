@@ -17,11 +17,25 @@
 
 enum { TEXT_BYTES = 1 << 20 };
 
-void kn_drawer_close(kn_drawer *d) {
+static void close_model(kn_drawer *d) {
     kn_model_close(d->model);
     free(d->profile);
     d->model = NULL;
     d->profile = NULL;
+}
+
+static void close_upscaler(kn_drawer *d) {
+    kn_upscaler_close(d->upscaler);
+    free(d->upscaler_name);
+    d->upscaler = NULL;
+    d->upscaler_name = NULL;
+}
+
+void kn_drawer_close(kn_drawer *d) {
+    close_model(d);
+    close_upscaler(d);
+    kn_device_close(d->device);
+    d->device = NULL;
 }
 
 /* ---- the model that a recipe means ---- */
@@ -69,7 +83,7 @@ static kn_job_code open_model(kn_drawer *d, const kn_image_recipe *r, kn_error *
     if (d->model && is_same(profile, d->profile)) {
         free(profile);
     } else {
-        kn_drawer_close(d); /* first, so that there is memory for both only where it is needed */
+        close_model(d); /* first, so that there is memory for both only where it is needed */
         kn_model_wish wish = d->wish;
         wish.profile = d->profile = profile;
         if (!kn_model_open(&wish, &d->model, err))
@@ -88,7 +102,7 @@ static kn_job_code open_model(kn_drawer *d, const kn_image_recipe *r, kn_error *
 struct job {
     const kn_image_recipe *asked;
     const kn_draw_listener *listener;
-    kn_image pictures[KN_RECIPE_REFERENCES_MAX + 1]; /* references, then the one to start from; owned */
+    kn_image pictures[KN_RECIPE_REFERENCES_MAX + 2]; /* references, the one to start from, its mask; owned */
     int picture_count;
     kn_settings settings;
     kn_draw_report report;
@@ -99,14 +113,15 @@ static bool read_picture(struct job *j, const char *what, int number, const kn_b
     if (!kn_image_read(file->data, file->len, &KN_IMAGE_LIMITS, to, err))
         return kn_fail_within(err, "%s %d", what, number);
     j->picture_count++;
-    return kn_settings_check_picture(what, number, to, err);
+    return !j->asked->prompt || kn_settings_check_picture(what, number, to, err); /* any can be enlarged */
 }
 
 static bool read_pictures(struct job *j, kn_error *err) {
     for (int i = 0; i < j->asked->reference_count; i++)
         if (!read_picture(j, "reference", i + 1, &j->asked->references[i], err))
             return false;
-    return !j->asked->init_image.len || read_picture(j, "picture to start from", 1, &j->asked->init_image, err);
+    return (!j->asked->init_image.len || read_picture(j, "picture to start from", 1, &j->asked->init_image, err)) &&
+           (!j->asked->mask.len || read_picture(j, "mask", 1, &j->asked->mask, err));
 }
 
 static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
@@ -127,6 +142,9 @@ static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err
         .reference_count = r->reference_count,
         .init_image = r->init_image.len ? &j->pictures[r->reference_count] : NULL,
         .strength = r->strength,
+        .inpaint = { .mask = r->mask.len ? &j->pictures[r->reference_count + 1] : NULL,
+                     .outpaint = r->outpaint,
+                     .show_region = r->show_region },
     };
     if (!kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &j->settings, err))
         return false;
@@ -136,10 +154,10 @@ static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err
 }
 
 static bool tell_progress(void *ctx, const char *phase, int step, int steps) {
-    static const char *const phases[] = { "load", "encode", "step", "decode" };
+    static const char *const phases[KN_PHASES] = { "load", "encode", "step", "decode", "tile" };
     const struct job *j = ctx;
     int which = 0;
-    while (which < KN_PHASE_DECODE && strcmp(phase, phases[which]) != 0)
+    while (which < KN_PHASES - 1 && strcmp(phase, phases[which]) != 0)
         which++;
     if (j->listener->progress)
         j->listener->progress(j->listener->ctx, (kn_frame_phase)which, step, steps);
@@ -191,7 +209,78 @@ static bool write_report(const struct job *j, const kn_model *m, const kn_image 
     return ok;
 }
 
-static kn_job_code run(struct job *j, kn_model *m, kn_buf *png, kn_buf *report, kn_error *err) {
+/* ---- another size ---- */
+
+static bool open_upscaler(kn_drawer *d, const char *name, kn_error *err) {
+    if (is_same(name, d->upscaler_name))
+        return true;
+    close_upscaler(d);
+    if (!name)
+        return true;
+    char *path = NULL;
+    if (!d->upscalers)
+        return kn_fail(err, KN_E_NOT_FOUND, "there is no folder of upscalers");
+    if (asprintf(&path, "%s/%s", d->upscalers, name) < 0 || !(d->upscaler_name = strdup(name))) {
+        free(path);
+        return kn_fail_nomem(err, strlen(name));
+    }
+    unsigned threads = d->wish.threads.given ? (unsigned)d->wish.threads.value : 0;
+    bool exact = d->wish.precision && strcmp(d->wish.precision, "exact") == 0;
+    bool ok = (d->device || kn_device_open_cpu(threads, &d->device, err)) &&
+              kn_upscaler_open(path, d->device, exact ? KN_EXACT : KN_FAST, &d->upscaler, err);
+    free(path);
+    if (!ok)
+        close_upscaler(d);
+    return ok;
+}
+
+/* A margin of the model's grid is cut off; anything else is enlarged or reduced. */
+static bool is_margin(const kn_image *picture, const kn_recipe_size *to) {
+    enum { MARGIN = 32 };
+    return picture->width >= to->width && picture->height >= to->height && picture->width - to->width < MARGIN &&
+           picture->height - to->height < MARGIN;
+}
+
+/* picture is replaced. */
+static kn_job_code bring_to_size(struct job *j, kn_drawer *d, kn_image *picture, kn_error *err) {
+    const kn_recipe_size *to = &j->asked->size;
+    const kn_upscale_wish wish = { .width = to->width,
+                                   .height = to->height,
+                                   .blend = to->blend,
+                                   .prescale = to->prescale,
+                                   .tile = to->tile / KN_UPSCALE_TILE_STEP * KN_UPSCALE_TILE_STEP,
+                                   .progress = tell_progress,
+                                   .progress_ctx = j,
+                                   .stop = j->listener->stop };
+    kn_upscale_report report;
+    kn_image larger = { 0 };
+    if (j->asked->prompt && is_margin(picture, to)) {
+        kn_image_cut(picture, to->width, to->height);
+        return KN_JOB_DONE;
+    }
+    if (!open_upscaler(d, to->upscaler, err))
+        return code_of_opening(err);
+    if (!kn_upscale(d->upscaler, picture, &wish, &larger, &report, err))
+        return kn_job_code_of_error(err);
+    kn_image_free(picture);
+    *picture = larger;
+    return KN_JOB_DONE;
+}
+
+static kn_job_code resize_only(struct job *j, kn_drawer *d, kn_buf *png, kn_buf *report, kn_error *err) {
+    if (!read_pictures(j, err))
+        return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
+    kn_image *picture = &j->pictures[j->picture_count - 1];
+    kn_job_code code = bring_to_size(j, d, picture, err);
+    if (code != KN_JOB_DONE)
+        return code;
+    bool ok = kn_png_write(picture, NULL, 0, png, err) &&
+              (kn_buf_printf(report, "{\"width\":%u,\"height\":%u}", picture->width, picture->height) ||
+               kn_fail_nomem(err, report->limit));
+    return ok ? KN_JOB_DONE : KN_JOB_FAILED;
+}
+
+static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *png, kn_buf *report, kn_error *err) {
     kn_image picture = { 0 };
     if (!read_pictures(j, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
@@ -201,25 +290,34 @@ static kn_job_code run(struct job *j, kn_model *m, kn_buf *png, kn_buf *report, 
         return kn_job_code_of_error(err);
     if (j->asked->opaque)
         kn_image_make_opaque(&picture);
-    bool ok = write_png(j, m, &picture, png, err) && write_report(j, m, &picture, report, err);
+    kn_job_code code = j->asked->size.width ? bring_to_size(j, d, &picture, err) : KN_JOB_DONE;
+    if (code == KN_JOB_DONE && !(write_png(j, m, &picture, png, err) && write_report(j, m, &picture, report, err)))
+        code = KN_JOB_FAILED;
     kn_image_free(&picture);
-    return ok ? KN_JOB_DONE : KN_JOB_FAILED;
+    return code;
+}
+
+static kn_job_code do_job(struct job *j, kn_drawer *d, kn_buf *png, kn_buf *report, kn_error *err) {
+    if (!j->asked->prompt)
+        return resize_only(j, d, png, report, err);
+    kn_job_code code = open_model(d, j->asked, err);
+    return code == KN_JOB_DONE ? run(j, d, d->model, png, report, err) : code;
 }
 
 kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *png,
-                        kn_buf *report, kn_error *err) {
+                        kn_buf *report, bool *large, kn_error *err) {
     kn_image_recipe asked = { 0 };
     kn_job_code code = kn_image_recipe_read(recipe, len, true, &asked, NULL, err);
     if (code != KN_JOB_DONE)
         return code;
-    code = open_model(d, &asked, err);
-    if (code == KN_JOB_DONE) {
-        struct job j = { .asked = &asked, .listener = listener };
-        code = run(&j, d->model, png, report, err);
-        kn_settings_free(&j.settings);
-        for (int i = 0; i < j.picture_count; i++)
-            kn_image_free(&j.pictures[i]);
-    }
+    struct job j = { .asked = &asked, .listener = listener };
+    *large = asked.size.width;
+    if (*large)
+        kn_buf_init(png, KN_LARGE_BYTES);
+    code = do_job(&j, d, png, report, err);
+    kn_settings_free(&j.settings);
+    for (int i = 0; i < j.picture_count; i++)
+        kn_image_free(&j.pictures[i]);
     kn_image_recipe_free(&asked);
     return code;
 }

@@ -4,6 +4,7 @@
 #define KN_WORKERS_DRAW_JOB_H
 
 #include "pipelines/model.h"
+#include "pipelines/upscale.h"
 #include "workers/codes.h"
 #include "workers/frames.h"
 
@@ -11,6 +12,11 @@ typedef struct kn_drawer {
     kn_model_wish wish; /* the operator's: config, device, …; its profile is for recipes that name no model */
     kn_model *model;    /* NULL: none has been opened */
     char *profile;      /* of the model */
+
+    const char *upscalers; /* the operator's folder of them; NULL: none */
+    kn_device *device;     /* NULL, or what the upscaler runs on */
+    kn_upscaler *upscaler; /* NULL: none has been opened */
+    char *upscaler_name;
 } kn_drawer;
 
 void kn_drawer_close(kn_drawer *d);
@@ -23,8 +29,9 @@ typedef struct kn_draw_listener {
     const atomic_bool *stop;
 } kn_draw_listener;
 
-/* *png: the file, empty memory with its limit; *report: what there is to say about it, a JSON object, likewise. */
+/* *large: the picture was brought to a size of its own. *png: the file, empty memory with its limit; *report: what
+ * there is to say about it, a JSON object, likewise. */
 kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *png,
-                        kn_buf *report, kn_error *err);
+                        kn_buf *report, bool *large, kn_error *err);
 
 #endif

@@ -22,6 +22,7 @@ typedef enum kn_frame_kind {
     KN_FRAME_REPORT = 5,   /* before the final: a JSON object about the picture */
     KN_FRAME_FAILED = 6,   /* a word of codes.h, a line end, a sentence; the job is done */
     KN_FRAME_PICTURE = 7,  /* width, height, has transparency: 4 bytes each; then a PNG file; the job is done */
+    KN_FRAME_LARGE = 8,    /* a PNG file of a picture that was brought to a size of its own; the job is done */
 
     /* The server says: */
     KN_FRAME_DRAW = 16,         /* a recipe (recipe.h) */
@@ -30,13 +31,21 @@ typedef enum kn_frame_kind {
     KN_FRAME_CANCEL = 19,       /* nothing; stops the job that came before it */
 } kn_frame_kind;
 
-typedef enum kn_frame_phase { KN_PHASE_LOAD, KN_PHASE_ENCODE, KN_PHASE_STEP, KN_PHASE_DECODE } kn_frame_phase;
+typedef enum kn_frame_phase {
+    KN_PHASE_LOAD,
+    KN_PHASE_ENCODE,
+    KN_PHASE_STEP,
+    KN_PHASE_DECODE,
+    KN_PHASE_ENLARGE, /* tile by tile */
+    KN_PHASES,
+} kn_frame_phase;
 
 enum {
     KN_FRAME_HEADER = 9,
     KN_PREVIEW_SIDE = 512,
     KN_PREVIEW_BYTES = 1 << 20, /* of the payload */
     KN_FINAL_BYTES = 20 << 20,
+    KN_LARGE_BYTES = 256 << 20,
     KN_RECIPE_BYTES = 64 << 20,
     KN_PICTURE_BYTES = 64 << 20, /* of a file, in both directions */
 };

@@ -10,7 +10,7 @@
 
 #include "base/child.h"
 
-enum { WORD = 4, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 20 };
+enum { WORD = 4, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 22 };
 
 typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
 typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
@@ -137,7 +137,7 @@ static bool hear_progress(kn_image_process *p) {
     const kn_image_listener *l = &p->job->listener;
     const uint8_t *at = (const uint8_t *)p->reader.payload.data;
     uint32_t phase = kn_frame_get(at);
-    if (phase > KN_PHASE_DECODE)
+    if (phase >= KN_PHASES)
         return false;
     if (l->progress)
         l->progress(l->ctx, (kn_frame_phase)phase, kn_frame_get(at + WORD), kn_frame_get(at + 2 * WORD));
@@ -387,6 +387,7 @@ static bool start_worker(kn_image_process *p, kn_error *err) {
     add_option(arguments, &count, "--isolation", kn_isolation_names[o->isolation].name);
     add_option(arguments, &count, "--residency", o->keep_warm_ms ? "cached" : "staged");
     add_option(arguments, &count, "--config", o->config);
+    add_option(arguments, &count, "--upscalers", o->upscalers);
     add_option(arguments, &count, "--device", o->device);
     add_option(arguments, &count, "--model-profile", o->profile);
     add_option(arguments, &count, "--precision", o->precision);

@@ -35,6 +35,7 @@ typedef struct kn_image_process_options {
     const char *program;         /* NULL: this one */
     const char *config, *device; /* as in options of `kuno image-worker` */
     const char *profile, *precision;
+    const char *upscalers; /* a folder of them */
     unsigned threads;
     kn_isolation isolation;
     uint64_t keep_warm_ms; /* how long an idle worker stays; 0: it goes after each job */

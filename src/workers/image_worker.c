@@ -78,23 +78,24 @@ static void say_preview(void *ctx, int step, int steps, const kn_image *picture)
 /* ---- jobs ---- */
 
 static kn_job_code draw(struct work *w, const kn_buf *recipe, bool progress, bool previews, kn_buf *png, kn_buf *report,
-                        kn_error *err) {
+                        bool *large, kn_error *err) {
     const kn_draw_listener listener = { .progress = progress ? say_progress : NULL,
                                         .preview = previews ? say_preview : NULL,
                                         .stop = &w->inbox.stop };
     kn_buf_init(png, KN_FINAL_BYTES);
     kn_buf_init(report, REPORT_BYTES);
-    return kn_draw_job(&w->drawer, recipe->data, recipe->len, &listener, png, report, err);
+    return kn_draw_job(&w->drawer, recipe->data, recipe->len, &listener, png, report, large, err);
 }
 
 static void draw_in_session(struct work *w, const kn_buf *recipe, bool previews) {
     KN_AUTO_BUF png;
     KN_AUTO_BUF report;
     kn_error err = { 0 };
-    kn_job_code code = draw(w, recipe, true, previews, &png, &report, &err);
+    bool large = false;
+    kn_job_code code = draw(w, recipe, true, previews, &png, &report, &large, &err);
     if (code == KN_JOB_DONE) {
         say(KN_FRAME_REPORT, NULL, 0, report.data, report.len);
-        say(KN_FRAME_FINAL, NULL, 0, png.data, png.len);
+        say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, png.data, png.len);
     } else {
         say_failure(w, code, &err);
     }
@@ -158,15 +159,15 @@ static int draw_one(struct work *w) {
     KN_AUTO_BUF png;
     KN_AUTO_BUF report;
     kn_error err = { 0 };
-    bool frames = w->options->frames;
+    bool frames = w->options->frames, large = false;
     kn_buf_init(&recipe, KN_RECIPE_BYTES);
     kn_buf_init(&png, 0);
     kn_buf_init(&report, 0);
     kn_job_code code = read_recipe(&recipe, &err);
     if (code == KN_JOB_DONE)
-        code = draw(w, &recipe, false, frames, &png, &report, &err);
-    if (code == KN_JOB_DONE &&
-        !(frames ? say(KN_FRAME_FINAL, NULL, 0, png.data, png.len) : write_all(png.data, png.len, NULL, 0)))
+        code = draw(w, &recipe, false, frames, &png, &report, &large, &err);
+    if (code == KN_JOB_DONE && !(frames ? say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, png.data, png.len)
+                                        : write_all(png.data, png.len, NULL, 0)))
         code = KN_JOB_FAILED;
     if (code != KN_JOB_DONE)
         say_failure(w, code, &err);
@@ -174,7 +175,7 @@ static int draw_one(struct work *w) {
 }
 
 int kn_image_worker_run(const kn_image_worker *o) {
-    struct work w = { .options = o, .drawer = { .wish = o->model } };
+    struct work w = { .options = o, .drawer = { .wish = o->model, .upscalers = o->upscalers } };
     kn_error err = { 0 };
     unsigned missing = 0;
     kn_job_code code = KN_JOB_DONE;

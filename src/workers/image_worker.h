@@ -17,6 +17,7 @@
 
 typedef struct kn_image_worker {
     kn_model_wish model;
+    const char *upscalers; /* a folder of them; NULL: none */
     kn_isolation isolation;
     bool session;
     bool frames; /* of one picture: previews and the picture come in frames */

@@ -38,6 +38,10 @@ enum {
     STRENGTH,
     METADATA,
     OPAQUE,
+    MASK,
+    OUTPAINT,
+    SHOW_REGION,
+    RESULT,
 };
 static const char *const keys[] = {
     [WORKFLOW] = "workflow",
@@ -58,6 +62,10 @@ static const char *const keys[] = {
     [STRENGTH] = "strength",
     [METADATA] = "metadata",
     [OPAQUE] = "opaque",
+    [MASK] = "mask_image",
+    [OUTPAINT] = "outpaint",
+    [SHOW_REGION] = "show_region",
+    [RESULT] = "result",
 };
 
 enum { NAME_BYTES = 128, SIDE_STEP = 16, SHIFT_MAX = 100 };
@@ -197,6 +205,57 @@ static void take_references(struct reading *r) {
         kn_form_fail(f, KN_E_RANGE, "the list is empty; leave it out");
 }
 
+static void take_u32(kn_form *f, uint64_t min, uint64_t max, uint32_t *ret) {
+    uint64_t v;
+    if (kn_form_u64(f, min, max, &v))
+        *ret = (uint32_t)v;
+}
+
+static void take_outpaint(struct reading *r) {
+    enum { LEFT, RIGHT, TOP, BOTTOM };
+    static const char *const sides[] = { [LEFT] = "left", [RIGHT] = "right", [TOP] = "top", [BOTTOM] = "bottom" };
+    kn_sides *to = &r->recipe.outpaint;
+    uint32_t *at[] = { [LEFT] = &to->left, [RIGHT] = &to->right, [TOP] = &to->top, [BOTTOM] = &to->bottom };
+    kn_form f;
+    kn_form_open(&f, r->form.j, &r->form, sides, KN_COUNT(sides));
+    for (int key; kn_form_next(&f, &key);)
+        take_u32(&f, 0, KN_SIDE_MAX, at[key]);
+}
+
+/* A file of the worker's own folder, which the name must not leave. */
+static void take_upscaler(kn_form *f, char **ret) {
+    kn_json_text text;
+    if (!kn_form_text(f, 1, NAME_BYTES, &text))
+        return;
+    if (text.data[0] == '.' || memchr(text.data, '/', text.len))
+        kn_form_fail(f, KN_E_FORMAT, "the name of a file is expected");
+    else if (!(*ret = strndup(text.data, text.len)))
+        kn_form_fail(f, KN_E_NOMEM, "out of memory for %zu bytes", text.len);
+}
+
+static void take_result(struct reading *r) {
+    enum { RESULT_WIDTH, RESULT_HEIGHT, UPSCALER, TILE, BLEND, PRESCALE };
+    static const char *const names[] = {
+        [RESULT_WIDTH] = "width", [RESULT_HEIGHT] = "height", [UPSCALER] = "upscaler",
+        [TILE] = "tile_size",     [BLEND] = "blend",          [PRESCALE] = "prescale",
+    };
+    kn_recipe_size *to = &r->recipe.size;
+    kn_form f;
+    kn_form_open(&f, r->form.j, &r->form, names, KN_COUNT(names));
+    for (int key; kn_form_next(&f, &key);) {
+        switch (key) {
+        case RESULT_WIDTH: take_u32(&f, 1, KN_RECIPE_RESULT_MAX, &to->width); break;
+        case RESULT_HEIGHT: take_u32(&f, 1, KN_RECIPE_RESULT_MAX, &to->height); break;
+        case UPSCALER: take_upscaler(&f, &to->upscaler); break;
+        case TILE: take_u32(&f, 0, 2048, &to->tile); break;
+        case BLEND: kn_form_real(&f, 0, 1, &to->blend); break;
+        case PRESCALE: kn_form_bool(&f, &to->prescale); break;
+        }
+    }
+    kn_form_need(&f, RESULT_WIDTH);
+    kn_form_need(&f, RESULT_HEIGHT);
+}
+
 static void take_value(struct reading *r, int key) {
     kn_image_recipe *to = &r->recipe;
     switch (key) {
@@ -218,6 +277,10 @@ static void take_value(struct reading *r, int key) {
     case STRENGTH: take_real(r, 1, &to->strength); break;
     case METADATA: kn_form_bool(&r->form, &to->metadata); break;
     case OPAQUE: kn_form_bool(&r->form, &to->opaque); break;
+    case MASK: take_picture(r, &to->mask); break;
+    case OUTPAINT: take_outpaint(r); break;
+    case SHOW_REGION: kn_form_bool(&r->form, &to->show_region); break;
+    case RESULT: take_result(r); break;
     }
 }
 
@@ -256,7 +319,11 @@ static bool is_extra(int key) {
     case INIT_IMAGE:
     case STRENGTH:
     case METADATA:
-    case OPAQUE: return true;
+    case OPAQUE:
+    case MASK:
+    case OUTPAINT:
+    case SHOW_REGION:
+    case RESULT: return true;
     default: return false;
     }
 }
@@ -272,7 +339,11 @@ static void read_all(struct reading *r, kn_json_reader *j) {
     }
     if (r->plain)
         kn_form_need(f, WORKFLOW);
-    kn_form_need(f, PROMPT);
+    bool resizes_only = kn_form_has(f, RESULT) && kn_form_has(f, INIT_IMAGE) && !kn_form_has(f, MASK);
+    if (!resizes_only || r->recipe.workflow)
+        kn_form_need(f, PROMPT);
+    if (!j->failed && (kn_form_has(f, MASK) || kn_form_has(f, OUTPAINT)) && !kn_form_has(f, INIT_IMAGE))
+        refuse_key(r, kn_form_has(f, MASK) ? MASK : OUTPAINT, "it needs an init_image that it is about");
     if (!j->failed && r->recipe.workflow)
         check_workflow(r);
     if (!j->failed && r->recipe.strength.given && !kn_form_has(f, INIT_IMAGE))
@@ -316,5 +387,7 @@ void kn_image_recipe_free(kn_image_recipe *r) {
     for (int i = 0; i < r->reference_count; i++)
         kn_buf_free(&r->references[i]);
     kn_buf_free(&r->init_image);
+    kn_buf_free(&r->mask);
+    free(r->size.upscaler);
     *r = (kn_image_recipe){ 0 };
 }

@@ -13,6 +13,7 @@
 #define KN_WORKERS_RECIPE_H
 
 #include "base/buf.h"
+#include "image/canvas.h"
 #include "sampling/schedule.h"
 #include "workers/codes.h"
 
@@ -21,6 +22,7 @@ enum {
     KN_RECIPE_SIDE_MIN = 64,
     KN_RECIPE_SIDE_MAX = 4096,
     KN_RECIPE_STEPS_MAX = 100,
+    KN_RECIPE_RESULT_MAX = 8192, /* of a side that a picture is brought to */
     KN_RECIPE_CFG_MAX = 30,
     KN_RECIPE_REFERENCES_MAX = 10,
     KN_RECIPE_REFERENCE_BYTES = 16 << 20,  /* of each file */
@@ -37,10 +39,19 @@ typedef struct kn_workflow {
 enum { KN_WORKFLOWS = 3 };
 extern const kn_workflow kn_workflows[KN_WORKFLOWS];
 
+/* The size that a picture is brought to in the end, by an upscaler or by Lanczos. */
+typedef struct kn_recipe_size {
+    uint32_t width, height; /* 0: as it is drawn */
+    char *upscaler;         /* a file's name in the worker's folder of upscalers; NULL: Lanczos */
+    uint32_t tile;          /* 0: as memory allows */
+    double blend;
+    bool prescale;
+} kn_recipe_size;
+
 typedef struct kn_image_recipe {
-    const kn_workflow *workflow; /* NULL: none */
-    char *model;                 /* a profile's name; NULL: whichever serves the workflow, or the default */
-    char *prompt, *negative_prompt;
+    const kn_workflow *workflow;    /* NULL: none */
+    char *model;                    /* a profile's name; NULL: whichever serves the workflow, or the default */
+    char *prompt, *negative_prompt; /* prompt NULL: init_image is only brought to another size */
     kn_optional width, height, steps, cfg, flow_shift, strength;
     uint64_t seed; /* below 2^63 */
     bool seed_given;
@@ -49,6 +60,10 @@ typedef struct kn_image_recipe {
     int reference_count;
     kn_buf references[KN_RECIPE_REFERENCES_MAX]; /* files; empty if they were not asked for */
     kn_buf init_image;                           /* a file; empty: none */
+    kn_buf mask;                                 /* a file: what of it is drawn anew; empty: all of it */
+    kn_sides outpaint;                           /* what is added on its sides */
+    bool show_region; /* to a model that sees pictures: what is drawn anew is marked in one more */
+    kn_recipe_size size;
 } kn_image_recipe;
 
 /* with_pictures: false only checks them, which takes no memory. pointer, which may be NULL: where the error is, as a

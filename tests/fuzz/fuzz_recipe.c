@@ -12,6 +12,12 @@ static void check_side(const kn_optional *side) {
         abort();
 }
 
+static void check_size(const kn_recipe_size *s) {
+    if (s->width > KN_RECIPE_RESULT_MAX || s->height > KN_RECIPE_RESULT_MAX || !s->width != !s->height ||
+        !(s->blend >= 0 && s->blend <= 1) || (s->upscaler && (strchr(s->upscaler, '/') || s->upscaler[0] == '.')))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kn_image_recipe r = { 0 }, checked = { 0 };
     kn_error err = { 0 }, again = { 0 };
@@ -32,7 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     check_side(&r.width);
     check_side(&r.height);
-    if (!r.prompt || !*r.prompt || r.seed > INT64_MAX || r.reference_count > KN_RECIPE_REFERENCES_MAX ||
+    check_size(&r.size);
+    bool prompted = r.prompt ? *r.prompt : r.init_image.len && r.size.width && !r.mask.len && !r.workflow;
+    if (!prompted || r.seed > INT64_MAX || r.reference_count > KN_RECIPE_REFERENCES_MAX ||
         (r.steps.given && !(r.steps.value >= 1 && r.steps.value <= KN_RECIPE_STEPS_MAX)) ||
         (r.workflow && r.workflow->edits != (r.reference_count > 0)))
         abort();

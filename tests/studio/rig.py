@@ -21,15 +21,19 @@ DOCUMENT = None if described.WHY_NOT else described.Document()
 ENDED = ("completed", "failed", "cancelled")
 
 
-def png(width, height, shade=128):
-    """A grey picture file."""
+def png_file(width, height, colour, rows):
+    """Of 8 bits, from rows that are not filtered."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    rows = b"".join(b"\0" + bytes([shade]) * width for _ in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def png(width, height, shade=128):
+    """A grey picture file."""
+    return png_file(width, height, 0, b"".join(b"\0" + bytes([shade]) * width for _ in range(height)))
 
 
 class Answer:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,9 +12,28 @@ import time
 import unittest
 
 import tap
-from studio.rig import PATIENCE, TOKEN, Rig, png
+from cli.png import Picture
+from studio.rig import PATIENCE, TOKEN, Rig, png, png_file
 
 PROGRAM = os.environ["KUNO"]
+UPSCALER = os.path.join(os.path.dirname(__file__), "..", "golden", "upscalers", "compact-x2", "weights.safetensors")
+
+
+def motley(x, y):
+    return bytes((x * 7 % 256, y * 5 % 256, (x ^ y) % 256))
+
+
+def coloured(width, height, pixel):
+    """A picture file of what pixel(x, y) gives."""
+    rows = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(width)) for y in range(height))
+    return png_file(width, height, 2, rows)
+
+
+def changed(picture, width, height, left=0, top=0):
+    """Which pixels of a motley picture are others now."""
+    c = picture.channels
+    return {(x, y) for y in range(height) for x in range(width)
+            if picture.pixels[((top + y) * picture.width + left + x) * c:][:3] != motley(x, y)}
 
 
 def free_ports(count):
@@ -59,6 +79,12 @@ class Serve(Rig):
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
             return [int(word) for word in file.read().split()]
 
+    def drawn(self, prompt, **more):
+        job = self.ended(self.job(prompt, **more))
+        if job["state"] != "completed":
+            raise AssertionError(f"{job['error']}")
+        return Picture(self.get(f"/jobs/{job['id']}/results/0").body)
+
     def running(self, job, picture=0, attempts=1):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
@@ -100,6 +126,52 @@ class Pictures(unittest.TestCase):
                     for one in (wanted, png(256, 256))]
             self.assertEqual([answer.status for answer in made], [200, 200])
             self.assertNotEqual(made[0]["images"], made[1]["images"])
+
+    def test_a_result_has_the_size_that_was_asked_for(self):
+        with Serve() as rig:
+            for width, height in ((100, 70), (300, 200)):
+                picture = rig.drawn("A boat.", size={"mode": "custom", "width": width, "height": height})
+                self.assertEqual((picture.width, picture.height), (width, height))
+            picture = rig.drawn("A boat.", upscale={"factor": 1.5})
+            self.assertEqual((picture.width, picture.height), (192, 192))
+
+    def test_a_part_is_drawn_anew_and_all_else_stays(self):
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(101, 70, motley)), "role": "source"}
+            half = coloured(101, 70, lambda x, y: (b"\xff" if x < 50 else b"\0") * 3)
+            picture = rig.drawn("A boat.", inputs=[source, {"input_id": rig.upload(half), "role": "mask"}])
+            self.assertEqual((picture.width, picture.height), (101, 70))
+            others = changed(picture, 101, 70)
+            self.assertEqual([place for place in others if place[0] >= 50], [])
+            self.assertGreater(len(others), 50 * 70 // 2)
+            source = {"input_id": rig.upload(coloured(112, 80, motley)), "role": "source"}
+            picture = rig.drawn("A boat.", inputs=[source], outpaint={"left": 16})
+            self.assertEqual((picture.width, picture.height), (128, 80))
+            self.assertEqual([place for place in changed(picture, 112, 80, 16) if place[0] >= 40], [])
+
+    def test_a_picture_is_enlarged_as_kuno_upscale_does(self):
+        with Serve() as rig, tempfile.TemporaryDirectory() as folder:
+            models = os.path.join(rig.folder, "models")
+            os.makedirs(os.path.join(models, "upscalers"))
+            shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
+            self.assertEqual(rig.ask("PATCH", "/settings", {"model_directory": models}).status, 200)
+            source, own = (os.path.join(folder, name) for name in ("source.png", "own.png"))
+            with open(source, "wb") as file:
+                file.write(coloured(40, 30, motley))
+            for model, more in (("lanczos", []), ("compact", ["--model", UPSCALER])):
+                command = [PROGRAM, "upscale", source, *more, "--size", "70x53", "--output", own]
+                subprocess.run(command, check=True, capture_output=True)
+                order = {"input_id": rig.upload(coloured(40, 30, motley)),
+                         "upscale": {"width": 70, "height": 53, "upscaler": model}}
+                answer = rig.post("/upscale", order)
+                self.assertEqual(answer.status, 202, answer.body)
+                job = rig.ended(answer["id"])
+                self.assertEqual(job["state"], "completed", job["error"])
+                with open(own, "rb") as file:
+                    wanted = Picture(file.read())
+                picture = Picture(rig.get(f"/jobs/{job['id']}/results/0").body)
+                self.assertEqual((picture.width, picture.height), (70, 53))
+                self.assertEqual(picture.pixels, wanted.pixels)
 
     def test_what_is_written_in_a_prompt_is_in_no_log(self):
         canary = "a-canary-named-Tweety"

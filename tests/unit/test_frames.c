@@ -69,7 +69,9 @@ static void refuses_what_is_no_frame_of_that_side(void **state) {
         kn_frame_side side;
     } rows[] = {
         { "KIP2\2\0\0\0\1", "a frame does not begin with KIP1", KN_FROM_WORKER },
-        { "KIP1\10\0\0\0\1", "a frame of kind 8, which does not belong here", KN_FROM_WORKER },
+        { "KIP1\11\0\0\0\1", "a frame of kind 9, which does not belong here", KN_FROM_WORKER },
+        { "KIP1\10\20\0\0\1", "a frame of kind 8 has 268435457 bytes, from 1 to 268435456 are possible",
+          KN_FROM_WORKER },
         { "KIP1\20\0\0\0\1", "a frame of kind 16, which does not belong here", KN_FROM_WORKER },
         { "KIP1\2\0\0\0\1", "a frame of kind 2, which does not belong here", KN_FROM_SERVER },
         { "KIP1\2\1\100\0\1", "a frame of kind 2 has 20971521 bytes, from 1 to 20971520 are possible", KN_FROM_WORKER },

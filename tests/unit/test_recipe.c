@@ -8,6 +8,9 @@
 
 #define PROMPT "\"prompt\":\"a red boat\""
 #define PIXEL  "iVBORw0KGgo="
+#define RESULT                                                                                                         \
+    "\"result\":{\"width\":70,\"height\":50,\"upscaler\":\"a.safetensors\",\"tile_size\":192,\"blend\":0.25,"          \
+    "\"prescale\":true}"
 
 static kn_job_code read_text(const char *text, kn_image_recipe *ret, kn_error *err) {
     *err = (kn_error){ 0 };
@@ -66,9 +69,8 @@ static void names_the_place_and_the_limit(void **state) {
         { "{" PROMPT ",\"cfg\":30.5}", "cfg: a number from 0 to 30 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"stepps\":8}",
           ("unknown key 'stepps'; known: workflow, model, prompt, negative_prompt, seed, width, height, steps, cfg, "
-           "flow_shift, sampler, scheduler, attention, reference_images, init_image, strength, metadata, opaque (did "
-           "you "
-           "mean 'steps'?)"),
+           "flow_shift, sampler, scheduler, attention, reference_images, init_image, strength, metadata, opaque, "
+           "mask_image, outpaint, show_region, result (did you mean 'steps'?)"),
           KN_JOB_INVALID },
         { "{" PROMPT "," PROMPT "}", "the key 'prompt' comes twice", KN_JOB_INVALID },
         { "{\"prompt\":\"\"}", "prompt: a text of 1 to 32768 characters is expected, this one has 0", KN_JOB_INVALID },
@@ -85,6 +87,19 @@ static void names_the_place_and_the_limit(void **state) {
         { "{" PROMPT ",\"reference_images\":[\"/etc/passwd\"]}",
           "reference_images[0]: not base64: its length is 11, which is no multiple of 4", KN_JOB_REFERENCE_INVALID },
         { "{" PROMPT ",\"strength\":0.5}", "strength: it needs an init_image to start from", KN_JOB_INVALID },
+        { "{" PROMPT ",\"mask_image\":\"" PIXEL "\"}", "mask_image: it needs an init_image that it is about",
+          KN_JOB_INVALID },
+        { "{" PROMPT ",\"outpaint\":{\"left\":8}}", "outpaint: it needs an init_image that it is about",
+          KN_JOB_INVALID },
+        { "{" PROMPT ",\"outpaint\":{\"left\":8193}}", "outpaint.left: 8193 is outside 0 to 8192", KN_JOB_INVALID },
+        { "{" PROMPT ",\"result\":{\"width\":9}}", "result: the key 'height' is missing", KN_JOB_INVALID },
+        { "{" RESULT "}", "the key 'prompt' is missing", KN_JOB_INVALID },
+        { "{" PROMPT ",\"result\":{\"width\":9,\"height\":8193}}", "result.height: 8193 is outside 1 to 8192",
+          KN_JOB_INVALID },
+        { "{" PROMPT ",\"result\":{\"upscaler\":\"../a\"}}", "result.upscaler: the name of a file is expected",
+          KN_JOB_INVALID },
+        { "{" PROMPT ",\"result\":{\"upscaler\":\"a/b\"}}", "result.upscaler: the name of a file is expected",
+          KN_JOB_INVALID },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_image_recipe r;
@@ -182,6 +197,27 @@ static void bounds_pictures_one_by_one_and_together(void **state) {
     }
 }
 
+static void takes_what_changes_a_part_or_the_size(void **state) {
+    (void)state;
+    kn_image_recipe r;
+    kn_error err;
+    assert_int_equal(read_text("{" PROMPT
+                               ",\"init_image\":\"Zmlyc3Q=\",\"mask_image\":\"c2Vjb25k\",\"show_region\":true,"
+                               "\"outpaint\":{\"left\":1,\"top\":2,\"right\":3,\"bottom\":4}}",
+                               &r, &err),
+                     KN_JOB_DONE);
+    assert_string_equal(r.mask.data, "second");
+    assert_true(r.show_region && r.outpaint.left == 1 && r.outpaint.top == 2);
+    assert_true(r.outpaint.right == 3 && r.outpaint.bottom == 4 && !r.size.width);
+    kn_image_recipe_free(&r);
+    assert_int_equal(read_text("{" RESULT ",\"init_image\":\"Zmlyc3Q=\"}", &r, &err), KN_JOB_DONE);
+    assert_null(r.prompt);
+    assert_string_equal(r.size.upscaler, "a.safetensors");
+    assert_true(r.size.width == 70 && r.size.height == 50 && r.size.tile == 192);
+    assert_true(r.size.blend == 0.25 && r.size.prescale);
+    kn_image_recipe_free(&r);
+}
+
 static void keeps_the_order_of_pictures(void **state) {
     (void)state;
     kn_image_recipe r;
@@ -249,6 +285,7 @@ int main(void) {
         cmocka_unit_test(a_workflow_wants_all_of_its_settings_and_nothing_else),
         cmocka_unit_test(leaves_out_what_was_left_out),
         cmocka_unit_test(bounds_pictures_one_by_one_and_together),
+        cmocka_unit_test(takes_what_changes_a_part_or_the_size),
         cmocka_unit_test(keeps_the_order_of_pictures),
         cmocka_unit_test(points_at_what_is_wrong),
         cmocka_unit_test(a_workflow_takes_nothing_but_its_own),

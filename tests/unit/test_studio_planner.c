@@ -11,6 +11,10 @@
 #define MASKED                                                                                                         \
     "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"source\"},"                                                     \
     "{\"input_id\":\"" ID_B "\",\"role\":\"mask\"}]"
+#define SMALL "\"inputs\":[{\"input_id\":\"" ID_B "\",\"role\":\"source\"}]"
+#define MASKED_SMALL                                                                                                   \
+    "\"inputs\":[{\"input_id\":\"" ID_B "\",\"role\":\"source\"},"                                                     \
+    "{\"input_id\":\"" ID_A "\",\"role\":\"mask\"}]"
 #define MASK_ALONE "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"mask\"}]"
 #define REFERENCES                                                                                                     \
     "\"inputs\":[{\"input_id\":\"" ID_A "\",\"role\":\"reference\"},"                                                  \
@@ -77,8 +81,8 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
     for (size_t i = 0; i < r.input_count; i++) {
         memcpy(with.inputs[i].id, r.inputs[i].id, sizeof r.inputs[i].id);
         with.inputs[i].role = r.inputs[i].role;
-        with.inputs[i].width = sizes[i % 2].width;
-        with.inputs[i].height = sizes[i % 2].height;
+        with.inputs[i].width = sizes[r.inputs[i].id[0] == 'b'].width;
+        with.inputs[i].height = sizes[r.inputs[i].id[0] == 'b'].height;
     }
     bool good = kn_plan_request(&r, &with, ret, &where, &err);
     snprintf(pointer, room, "%s", good ? "" : where.data);
@@ -97,7 +101,8 @@ static void a_request_says_how_it_is_worked_on(void **state) {
         { "{\"prompt\":\"a\"," SOURCE "}", "turbo", KN_KIND_EDIT, NULL },
         { "{\"prompt\":\"a\"," REFERENCES "}", "turbo", KN_KIND_EDIT, NULL },
         { "{\"prompt\":\"a\"," MASKED "}", "turbo", KN_KIND_INPAINT, NULL },
-        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", "turbo", KN_KIND_OUTPAINT, NULL },
+        { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":100}}", "turbo", KN_KIND_OUTPAINT, NULL },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", "turbo", 0, "/outpaint" },
         { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":0}}", "turbo", KN_KIND_EDIT, NULL },
         { "{\"prompt\":\"a\",\"kind\":\"edit\"}", "turbo", 0, "/kind" },
         { "{\"prompt\":\"a\",\"kind\":\"text_to_image\"," SOURCE "}", "turbo", 0, "/kind" },
@@ -150,10 +155,11 @@ static void sizes_follow_preset_shape_and_source(void **state) {
         { "{\"prompt\":\"a\"," SOURCE "}", "turbo", { 1248, 832 }, { 1248, 832 } },
         { "{\"prompt\":\"a\"," SOURCE ",\"size\":{\"mode\":\"source\"}}", "turbo", { 1248, 832 }, { 3000, 2000 } },
         { "{\"prompt\":\"a\"," MASKED "}", "turbo", { 1248, 832 }, { 3000, 2000 } },
-        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":500,\"right\":500}}",
+        { "{\"prompt\":\"a\"," MASKED_SMALL "}", "turbo", { 640, 480 }, { 640, 480 } },
+        { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":100,\"bottom\":8}}",
           "turbo",
-          { 1440, 736 },
-          { 4000, 2016 } },
+          { 752, 496 },
+          { 752, 496 } },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_studio_plan p;
@@ -182,10 +188,10 @@ static void what_is_larger_than_drawn_is_enlarged(void **state) {
                      UINT64_MAX, &p, pointer, sizeof pointer));
     assert_int_equal(p.blocking_count, 1);
     assert_string_equal(p.blocking[0].code, "missing_model");
-    assert_true(plan("{\"upscale\":{\"factor\":4},\"input_id\":\"" ID_A "\"}", true, "turbo", UINT64_MAX, &p, pointer,
+    assert_true(plan("{\"upscale\":{\"factor\":2},\"input_id\":\"" ID_A "\"}", true, "turbo", UINT64_MAX, &p, pointer,
                      sizeof pointer));
     assert_int_equal(p.kind, KN_KIND_UPSCALE);
-    assert_int_equal(p.result_width, 12000);
+    assert_int_equal(p.result_width, 6000);
     assert_false(plan("{\"upscale\":{\"factor\":8},\"input_id\":\"" ID_A "\"}", true, "turbo", UINT64_MAX, &p, pointer,
                       sizeof pointer));
     assert_string_equal(pointer, "/upscale");

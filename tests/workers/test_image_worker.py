@@ -11,8 +11,8 @@ import time
 import tap
 from kuno import E2E, GOLDEN, environment
 from png import Picture
-from worker import (CANCEL, DRAW, DRAW_PREVIEW, FAILED, FINAL, PATIENCE, PICTURE, PREVIEW, PROGRAM, PROGRESS, READY,
-                    REPORT, Session, WorkerCase, frames, numbers)
+from worker import (CANCEL, DRAW, DRAW_PREVIEW, FAILED, FINAL, LARGE, PATIENCE, PICTURE, PREVIEW, PROGRAM, PROGRESS,
+                    READY, REPORT, Session, WorkerCase, frames, numbers)
 
 DEMO = {"prompt": "a red boat", "seed": "42"}
 TINY = {"prompt": "a red boat", "seed": "7", "width": 64, "height": 64, "steps": 2, "cfg": 1}
@@ -23,10 +23,16 @@ FREE_ARGS = ("--config", str(GOLDEN / "demo.toml"), "--model-profile", "demo-fre
 LONG = {"prompt": "a red boat", "seed": "7", "width": 512, "height": 512, "steps": 100, "cfg": 1}
 REFERENCE = (E2E / "edit" / "reference0.png").read_bytes()
 IMAGES = GOLDEN / "image"
+UPSCALERS = GOLDEN / "upscalers"
+PIXELS = base64.b64encode((UPSCALERS / "image.png").read_bytes()).decode()
 
 
 def to_json(**recipe):
     return json.dumps(recipe).encode()
+
+
+def resized(**more):
+    return to_json(init_image=PIXELS, result={"width": 50, "height": 30, "upscaler": "canary-5e1f", **more})
 
 
 class OnePicture(WorkerCase):
@@ -56,6 +62,38 @@ class OnePicture(WorkerCase):
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             drawn = self.generate("a red boat", *TINY_OPTIONS, "--no-metadata", *map(str, args))
             self.assertEqual(result.stdout, drawn)
+
+    def test_part(self):
+        """draws_a_part_anew_as_generate_does"""
+        picture = self.inputs / "reference.png"
+        picture.write_bytes(REFERENCE)
+        text = base64.b64encode(REFERENCE).decode()
+        for more, args in (({"mask_image": text, "show_region": True}, ("--mask", picture)),
+                           ({"mask_image": text}, ("--mask", picture, "--no-region")),
+                           ({"outpaint": {"left": 16, "bottom": 32}}, ("--outpaint", "16,0,0,32", "--no-region"))):
+            recipe = {key: value for key, value in TINY.items() if key not in ("width", "height")}
+            result = self.worker(to_json(**recipe, init_image=text, **more), *TINY_ARGS)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertEqual(result.stdout, self.generate(
+                "a red boat", *TINY_ARGS, "--seed", "7", "--steps", "2", "--cfg", "1", "--no-metadata", "--init-image",
+                str(picture), *map(str, args)))
+
+    def test_result(self):
+        """brings_pictures_to_a_size_as_upscale_does"""
+        for name, result, args in (
+                ("weights.safetensors", {"width": 50, "height": 30}, ()),
+                ("weights.safetensors", {"width": 50, "height": 30, "blend": 0.5, "prescale": True},
+                 ("--blend", "0.5", "--prescale")),
+                (None, {"width": 33, "height": 70}, ())):
+            model = ("--model", str(UPSCALERS / "compact-x2" / name)) if name else ()
+            order = {**result, "upscaler": name} if name else result
+            made = self.worker(to_json(init_image=PIXELS, result=order), "--upscalers", str(UPSCALERS / "compact-x2"),
+                               env={"KUNO_IMAGE_FRAMES": "1"})
+            self.assertEqual((made.returncode, made.stderr), (0, b""))
+            (kind, picture), = frames(made.stdout)
+            own = self.kuno("upscale", str(UPSCALERS / "image.png"), *model, *args, "--size",
+                            f"{result['width']}x{result['height']}", "--output", "-").out
+            self.assertEqual((kind, Picture(picture).pixels), (LARGE, Picture(own).pixels))
 
     def test_metadata(self):
         """tells_of_the_recipe_only_if_asked_to"""
@@ -106,6 +144,10 @@ class OnePicture(WorkerCase):
                 (to_json(prompt=canary, reference_images=[bomb]), (), 2, "image_reference_invalid"),
                 (to_json(prompt=canary, reference_images=[small]), (), 2, "image_reference_invalid"),
                 (to_json(prompt=canary, model=canary), (), 2, "image_model_missing"),
+                (to_json(prompt=canary, mask_image=small), (), 2, "image_request_invalid"),
+                (resized(), (), 2, "image_model_missing"),  # no folder of upscalers
+                (resized(), ("--upscalers", str(IMAGES)), 2, "image_model_missing"),
+                (resized(upscaler="one-pixel.png"), ("--upscalers", str(IMAGES)), 2, "image_model_mismatch"),
                 (to_json(**shifted), TINY_ARGS, 2, "image_model_missing"),
                 (to_json(**shifted, model="tiny"), TINY_ARGS, 2, "image_model_mismatch"),
                 (to_json(prompt=canary, model="tiny"), ("--config", str(swapped)), 2, "image_model_missing"),

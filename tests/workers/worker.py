@@ -12,7 +12,7 @@ PROGRAM = os.environ["KUNO"]
 PROBED = os.environ["KUNO_PROBED"]
 PATIENCE = 240 if SANITIZED else 60  # whatever takes so long does not come
 
-PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE = 1, 2, 3, 4, 5, 6, 7
+PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE = 1, 2, 3, 4, 5, 6, 7, 8
 DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL = 16, 17, 18, 19
 
 
@@ -74,7 +74,7 @@ class Session:
     def hear_end(self):
         """All until the job is done."""
         heard = [self.hear()]
-        while heard[-1][0] not in (FINAL, FAILED, PICTURE):
+        while heard[-1][0] not in (FINAL, FAILED, PICTURE, LARGE):
             heard.append(self.hear())
         return heard
 
