@@ -47,3 +47,21 @@ bool kn_base64_decode(const char *text, size_t len, kn_buf *into, kn_error *err)
     }
     return true;
 }
+
+bool kn_base64_encode(const void *data, size_t len, kn_buf *into) {
+    static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *bytes = data;
+    if (!kn_buf_reserve(into, (len + 2) / 3 * 4))
+        return false;
+    char *at = into->data + into->len;
+    for (size_t i = 0; i < len; i += 3) {
+        size_t count = KN_MIN(len - i, (size_t)3);
+        uint32_t all = (uint32_t)bytes[i] << 16 | (count > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                       (count > 2 ? (uint32_t)bytes[i + 2] : 0);
+        for (unsigned k = 0; k < 4; k++)
+            *at++ = k <= count ? characters[all >> (18 - 6 * k) & 63] : '=';
+    }
+    *at = 0;
+    into->len += (len + 2) / 3 * 4;
+    return true;
+}

@@ -8,4 +8,7 @@
 /* Adds the bytes to `into`; with into NULL it only checks. The error says what is wrong and quotes nothing. */
 bool kn_base64_decode(const char *text, size_t len, kn_buf *into, kn_error *err);
 
+/* Adds the bytes as text. */
+bool kn_base64_encode(const void *data, size_t len, kn_buf *into) KN_MUST_USE;
+
 #endif

@@ -1,9 +1,10 @@
 #include "cli/service.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 /* $XDG_STATE_HOME/kuno, or ~/.local/state/kuno. */
 static bool state_in_home(char *path, size_t room, kn_error *err) {
@@ -21,4 +22,27 @@ bool kn_service_config(const char *given, kn_config *ret, const char **ret_from,
     if (*ret_from)
         return kn_config_load(*ret_from, ret, err);
     return state_in_home(state, sizeof state, err) && kn_config_default(state, ret, err);
+}
+
+bool kn_service_key_find(const char *given, const kn_config *c, kn_service_key *ret, kn_error *err) {
+    const char *from = NULL;
+    *ret = (kn_service_key){ 0 };
+    if (!given && !kn_token_take(&ret->token, &from, err))
+        return false;
+    int len = given ? snprintf(ret->file, sizeof ret->file, "%s", given)
+                    : snprintf(ret->file, sizeof ret->file, "%s/control-token", c->state_dir);
+    return len < (int)sizeof ret->file || kn_fail(err, KN_E_USAGE, "the path of the token's file is too long");
+}
+
+bool kn_service_key_read(const kn_service_key *k, kn_token *ret, kn_error *err) {
+    if (k->token.len) {
+        *ret = k->token;
+        return true;
+    }
+    if (kn_token_read_file(k->file, ret, err))
+        return true;
+    return err && err->code == KN_E_NOT_FOUND
+               ? kn_fail_within(err, "the Kuno service has not run yet: its token's file '%s'",
+                                kn_quote_path(k->file).text)
+               : kn_fail_within(err, "the token's file '%s'", kn_quote_path(k->file).text);
 }

@@ -2,10 +2,24 @@
 #ifndef KN_CLI_SERVICE_H
 #define KN_CLI_SERVICE_H
 
+#include <limits.h>
+
 #include "gateway/config.h"
+#include "gateway/token.h"
 
 /* given: --config, or NULL: the installed one if there is one, else built-in settings with a state directory in the
  * user's home. *ret_from: which of them, NULL for the built-in ones. */
 bool kn_service_config(const char *given, kn_config *ret, const char **ret_from, kn_error *err);
+
+/* How clients of the service on this machine come by its token: from the environment, as the service itself (token.h),
+ * or from a file that is read whenever it is needed, since the service may make it later. */
+typedef struct kn_service_key {
+    kn_token token; /* of the environment; empty: in the file */
+    char file[PATH_MAX];
+} kn_service_key;
+
+/* given: --token-file, or NULL: the environment, or the file in the state directory. */
+bool kn_service_key_find(const char *given, const kn_config *c, kn_service_key *ret, kn_error *err);
+bool kn_service_key_read(const kn_service_key *k, kn_token *ret, kn_error *err);
 
 #endif

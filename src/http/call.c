@@ -14,6 +14,7 @@ struct kn_call {
     kn_timer timer;
     kn_task task;
     kn_call_done *done; /* NULL: cancelled */
+    void (*data)(void *ctx, kn_span data);
     void *ctx;
     kn_call_end end;
     unsigned status;
@@ -61,7 +62,9 @@ static void answer_data(void *ctx, kn_span data) {
     kn_call *c = ctx;
     if (c->task.run)
         return;
-    if (data.len > c->body.limit - c->body.len)
+    if (c->data && c->status == 200)
+        c->data(c->ctx, data);
+    else if (data.len > c->body.limit - c->body.len)
         finish(c, KN_CALL_TOO_LARGE);
     else if (!kn_buf_add(&c->body, data.data, data.len))
         finish(c, KN_CALL_NO_MEMORY);
@@ -83,26 +86,35 @@ static void answer_ended(void *ctx, kn_upstream_end end, unsigned status) {
 
 static const kn_link_owner owner = { answer_writable, answer_head, answer_data, answer_flush, answer_ended };
 
+static void write_field(kn_writer *w, const char *name, const char *value) {
+    kn_write_text(w, name);
+    kn_write_text(w, value);
+    kn_write_text(w, "\r\n");
+}
+
 /* One piece: the head, then the body. */
 static bool send_request(kn_call *c, const kn_call_request *r, const kn_address *host) {
-    size_t len = r->json ? strlen(r->json) : 0;
+    const kn_span body = r->type ? r->body : r->json ? kn_span_of(r->json) : (kn_span){ NULL, 0 };
     kn_writer w = { c->http->write, 0, KN_HTTP_WRITE_MAX, false };
     kn_write_text(&w, r->method);
     kn_write_text(&w, " ");
     kn_write_text(&w, r->target);
     kn_write_text(&w, " HTTP/1.1\r\nHost: ");
     kn_write_host(&w, host);
-    kn_write_text(&w, "\r\nAccept: application/json\r\n");
-    if (r->json) {
-        kn_write_text(&w, "Content-Type: application/json\r\nContent-Length: ");
-        kn_write_number(&w, len);
+    write_field(&w, "\r\nAccept: ", r->accept ? r->accept : "application/json");
+    if (r->fields)
+        kn_write_text(&w, r->fields);
+    if (body.data) {
+        write_field(&w, "Content-Type: ", r->type ? r->type : "application/json");
+        kn_write_text(&w, "Content-Length: ");
+        kn_write_number(&w, body.len);
         kn_write_text(&w, "\r\n");
     }
     kn_write_text(&w, "\r\n");
     if (w.full)
         return false;
     kn_batch_add(&c->http->batch, w.data, w.len);
-    kn_batch_add(&c->http->batch, r->json, len);
+    kn_batch_add(&c->http->batch, body.data, body.len);
     kn_link_request_is_complete(c->link);
     kn_link_send(c->link, &c->http->batch);
     kn_batch_reset(&c->http->batch);
@@ -114,7 +126,7 @@ bool kn_call_start(kn_upstream *u, const kn_call_request *r, kn_call_done *done,
     kn_call *c = calloc(1, sizeof *c);
     if (!c)
         return kn_fail_nomem(err, sizeof *c);
-    *c = (kn_call){ .http = kn_upstream_http(u), .done = done, .ctx = ctx, .timer.fired = late };
+    *c = (kn_call){ .http = kn_upstream_http(u), .done = done, .data = r->data, .ctx = ctx, .timer.fired = late };
     kn_buf_init(&c->body, r->answer_limit);
     const kn_address *address = kn_upstream_address(u);
     c->link = kn_link_open(u, &owner, c, !strcmp(r->method, "HEAD"));

@@ -19,15 +19,22 @@ typedef enum kn_call_end {
 
 typedef struct kn_call_request {
     const char *method, *target;
-    const char *json;    /* body; NULL: none */
+    const char *accept; /* NULL: application/json */
+    const char *fields; /* further lines, each with its CR LF; NULL: none */
+    const char *json;   /* body; NULL: none … */
+    const char *type;   /* … or, if there is a type, this one */
+    kn_span body;
     size_t answer_limit; /* bytes of the answer's body */
-    uint64_t within_ms;  /* for everything */
+    /* NULL: the answer is collected. Else that of 200 comes piece by piece as it is received, without a limit; the
+     * workspace is in use meanwhile, so that nothing may be sent from within. */
+    void (*data)(void *ctx, kn_span data);
+    uint64_t within_ms; /* for everything */
 } kn_call_request;
 
 typedef struct kn_call_result {
     kn_call_end end;
     unsigned status; /* with KN_CALL_ANSWERED */
-    kn_span body;
+    kn_span body;    /* what was collected of it */
 } kn_call_result;
 
 typedef void kn_call_done(void *ctx, const kn_call_result *r);

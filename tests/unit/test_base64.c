@@ -28,6 +28,26 @@ static void reads_the_examples_of_the_standard(void **state) {
         assert_true(kn_base64_decode(rows[i][0], strlen(rows[i][0]), &got, &err));
         assert_string_equal(got.data, rows[i][1]);
         assert_true(kn_base64_decode(rows[i][0], strlen(rows[i][0]), NULL, &err));
+        kn_buf_clear(&got);
+        assert_true(kn_base64_encode(rows[i][1], strlen(rows[i][1]), &got));
+        assert_string_equal(got.data, rows[i][0]);
+    }
+}
+
+static void every_byte_comes_back(void **state) {
+    (void)state;
+    char bytes[256];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (char)(i * 37);
+    for (size_t len = 0; len <= sizeof bytes; len++) {
+        KN_AUTO_BUF text, got;
+        kn_buf_init(&text, 400);
+        kn_buf_init(&got, 400);
+        assert_true(kn_base64_encode(bytes, len, &text));
+        assert_int_equal(text.len, strlen(text.data));
+        assert_true(kn_base64_decode(text.data, text.len, &got, NULL));
+        assert_int_equal(got.len, len);
+        assert_memory_equal(got.data, bytes, len);
     }
 }
 
@@ -48,6 +68,7 @@ static void refuses_what_is_nearly_base64(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_examples_of_the_standard),
+        cmocka_unit_test(every_byte_comes_back),
         cmocka_unit_test(refuses_what_is_nearly_base64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,10 +84,51 @@ static void calls_have_limits(void **state) {
     s.r.listener = rig_listen(&unused);
 }
 
+static char heard[64];
+
+static void hear(void *ctx, kn_span data) {
+    assert_ptr_equal(ctx, &s);
+    size_t len = strlen(heard);
+    snprintf(heard + len, sizeof heard - len, "%.*s|", (int)data.len, data.data);
+}
+
+static void calls_carry_other_bodies_and_hear_answers_as_they_come(void **state) {
+    (void)state;
+    const kn_call_request r = { .method = "POST",
+                                .target = "/x",
+                                .accept = "text/event-stream",
+                                .fields = "X-A: b\r\n",
+                                .type = "image/png",
+                                .body = { "a\0b", 3 },
+                                .answer_limit = 4,
+                                .data = hear,
+                                .within_ms = 1000 };
+    calls = 0;
+    assert_true(kn_call_start(s.r.upstream, &r, call_done, &s, NULL, NULL));
+    look();
+    assert_string_equal(s.sent, "POST /x HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-A: b\r\n"
+                                "Content-Type: image/png\r\nContent-Length: 3\r\n\r\na");
+    upstream_sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+    assert_string_equal(heard, "one|");
+    upstream_sends("6\r\nlonger\r\n");
+    assert_string_equal(heard, "one|longer|");
+    assert_int_equal(calls, 0);
+    upstream_sends("0\r\n\r\n");
+    assert_int_equal(calls, 1);
+    assert_int_equal(called.end, KN_CALL_ANSWERED);
+    assert_string_equal(called_body, "");
+    assert_true(kn_call_start(s.r.upstream, &r, call_done, &s, NULL, NULL));
+    look();
+    upstream_sends("HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\ngone"); /* no other answer is heard in pieces */
+    assert_string_equal(called_body, "gone");
+    assert_string_equal(heard, "one|longer|");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STAGED(calls_the_upstream_itself),
         STAGED(calls_have_limits),
+        STAGED(calls_carry_other_bodies_and_hear_answers_as_they_come),
     };
     return cmocka_run_group_tests_name("http call", tests, NULL, NULL);
 }

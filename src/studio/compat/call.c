@@ -3,14 +3,14 @@
  *     reading ──► looking at pictures that nobody knows ──► a job ──► waiting ──► answering
  *
  * A client that leaves before there is a job leaves nothing behind but inputs; later, its job is cancelled. */
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "studio/compat/compat.h"
 
-enum { PIECE_BYTES = 256 << 10, SILENCE_MS = 15 * 1000, BASE64_AT_ONCE = 3 << 20 };
+enum { PIECE_BYTES = 256 << 10, SILENCE_MS = 15 * 1000 };
 
 void kn_compat_forget(kn_visit *v) {
     kn_compat_call *c = v->compat;
@@ -25,15 +25,8 @@ void kn_compat_forget(kn_visit *v) {
 /* ---- the answer ---- */
 
 bool kn_compat_add_base64(kn_buf *into, const void *data, size_t len, kn_error *err) {
-    size_t text = (len + 2) / 3 * 4;
-    if (!kn_buf_reserve(into, text + 3) || !kn_buf_add_text(into, "\""))
-        return kn_fail_nomem(err, text);
-    for (size_t at = 0; at < len; at += BASE64_AT_ONCE) {
-        int piece = (int)KN_MIN(len - at, (size_t)BASE64_AT_ONCE);
-        into->len +=
-            (size_t)EVP_EncodeBlock((unsigned char *)into->data + into->len, (const unsigned char *)data + at, piece);
-    }
-    return kn_buf_add_text(into, "\"") || kn_fail_nomem(err, text);
+    return (kn_buf_add_text(into, "\"") && kn_base64_encode(data, len, into) && kn_buf_add_text(into, "\"")) ||
+           kn_fail_nomem(err, len / 3 * 4);
 }
 
 bool kn_compat_add_json(kn_buf *into, json_t *json, kn_error *err) {
