@@ -180,8 +180,7 @@ static void drawn(void *ctx, const kn_image_result *r) {
         snprintf(fields, sizeof fields,
                  "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Kuno-Seed: %s\r\n", p->seed);
         kn_exchange_reply(
-            p->x,
-            &(kn_reply){ .status = 200, .type = "image/png", .fields = fields, .body = r->png, .len = r->png_len });
+            p->x, &(kn_reply){ .status = 200, .type = "image/png", .fields = fields, .body = r->file, .len = r->len });
     } else if (r->code != KN_JOB_DONE) {
         refuse(p, &failures[r->code]);
     }

@@ -1,10 +1,10 @@
 /* Pictures: 8-bit pixels in memory, what a file of unknown origin is, and the limits under which one is read.
  *
- * Here: the pixels and the recognition of formats. read.h turns any supported file into upright pixels, with png.h,
- * jpeg.h, webp.h and exif.h behind it; transform.h, resize.h and canvas.h change
- * pixels, mask.h says which ones a model may; png.h also writes files, parameters.h
- * the recipe text that travels inside them. Formats are recognised by their first bytes, never by a name or a declared
- * type. Colours are taken for sRGB whatever profile a file has. */
+ * Here: the pixels and the recognition of formats. read.h turns any supported file into upright pixels and write.h
+ * pixels into a file, with png.h, jpeg.h, webp.h and exif.h behind both; transform.h, resize.h and canvas.h change
+ * pixels, mask.h says which ones a model may; parameters.h has the recipe text that travels inside files. Formats are
+ * recognised by their first bytes, never by a name or a declared type. Colours are taken for sRGB whatever profile a
+ * file has. */
 #ifndef KN_IMAGE_IMAGE_H
 #define KN_IMAGE_IMAGE_H
 

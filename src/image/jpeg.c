@@ -26,6 +26,8 @@ struct session {
     const kn_image_limits *limits;
     kn_image image;
     int orientation;
+    kn_buf *comment;
+    bool has_comment;
 };
 
 static KN_NORETURN void leave(struct session *s) {
@@ -72,18 +74,16 @@ static void on_progress(j_common_ptr jpeg) {
     leave(s);
 }
 
-static void find_orientation(struct session *s) {
+/* The EXIF notes; NULL: there are none. */
+static jpeg_saved_marker_ptr find_notes(const struct session *s) {
     static const char mark[] = "Exif";
-    s->orientation = KN_EXIF_UPRIGHT;
-    for (jpeg_saved_marker_ptr m = s->jpeg.marker_list; m; m = m->next) {
-        if (m->data_length < sizeof mark || memcmp(m->data, mark, sizeof mark) != 0)
-            continue; /* the same kind of marker also carries XMP */
-        s->orientation = kn_exif_orientation(m->data, m->data_length);
-        return;
-    }
+    jpeg_saved_marker_ptr m = s->jpeg.marker_list;
+    while (m && (m->data_length < sizeof mark || memcmp(m->data, mark, sizeof mark) != 0))
+        m = m->next; /* the same kind of marker also carries XMP */
+    return m;
 }
 
-static void read_file(struct session *s) {
+static void read_head(struct session *s) {
     j_decompress_ptr jpeg = &s->jpeg;
     jpeg_create_decompress(jpeg);
     s->progress.progress_monitor = on_progress;
@@ -91,7 +91,19 @@ static void read_file(struct session *s) {
     jpeg_mem_src(jpeg, s->data, s->len);
     jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
     jpeg_read_header(jpeg, TRUE);
-    find_orientation(s);
+}
+
+static void read_comment(struct session *s) {
+    read_head(s);
+    jpeg_saved_marker_ptr notes = find_notes(s);
+    s->has_comment = notes && kn_exif_comment(notes->data, notes->data_length, s->comment);
+}
+
+static void read_file(struct session *s) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    read_head(s);
+    jpeg_saved_marker_ptr notes = find_notes(s);
+    s->orientation = notes ? kn_exif_orientation(notes->data, notes->data_length) : KN_EXIF_UPRIGHT;
     if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK) {
         kn_fail(&s->failure, KN_E_UNSUPPORTED, "is a JPEG file in printing colours (CMYK); save it as RGB");
         leave(s);
@@ -109,27 +121,36 @@ static void read_file(struct session *s) {
 }
 
 /* libjpeg leaves by longjmp; this is where it lands. */
-static bool guarded(struct session *s) {
+static bool guarded(struct session *s, void (*work)(struct session *s)) {
     if (setjmp(s->leave))
         return false;
-    read_file(s);
+    work(s);
     return true;
+}
+
+static bool run(struct session *s, void (*work)(struct session *s)) {
+    s->jpeg.err = jpeg_std_error(&s->errors);
+    s->errors.error_exit = on_error;
+    s->errors.emit_message = on_message;
+    s->jpeg.client_data = s;
+    bool ok = guarded(s, work);
+    jpeg_destroy_decompress(&s->jpeg);
+    return ok;
 }
 
 bool kn_jpeg_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, int *ret_orientation,
                   kn_error *err) {
     struct session s = { .data = data, .len = len, .limits = limits };
-    s.jpeg.err = jpeg_std_error(&s.errors);
-    s.errors.error_exit = on_error;
-    s.errors.emit_message = on_message;
-    s.jpeg.client_data = &s;
-    bool ok = guarded(&s);
-    jpeg_destroy_decompress(&s.jpeg);
-    if (!ok) {
+    if (!run(&s, read_file)) {
         kn_image_free(&s.image);
         return kn_fail(err, s.failure.code, "%s", s.failure.text);
     }
     *ret = s.image;
     *ret_orientation = s.orientation;
     return true;
+}
+
+bool kn_jpeg_comment(const void *data, size_t len, kn_buf *into) {
+    struct session s = { .data = data, .len = len, .comment = into };
+    return run(&s, read_comment) && s.has_comment;
 }

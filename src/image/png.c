@@ -22,6 +22,7 @@ struct session {
     const kn_image_limits *limits;
     kn_image image;
     kn_png_texts texts;
+    bool skips_pixels; /* only the texts are wanted */
 
     const kn_image *picture; /* what is to be written */
     const kn_png_text *entries;
@@ -66,10 +67,13 @@ static void on_write_error(png_structp png, png_const_charp text) {
     png_longjmp(png, 1);
 }
 
-/* A warning means that something is skipped. Without its transparency a picture would silently be another one. */
+/* A warning means that something is skipped. Without its transparency a picture would silently be another one. Where
+ * texts are read, only pixels are: libpng wonders about a second piece of them. */
 static void on_read_warning(png_structp png, png_const_charp text) {
-    static const png_uint_32 trns = 0x74524E53;
-    if (png_get_io_chunk_type(png) == trns)
+    static const png_uint_32 trns = 0x74524E53, idat = 0x49444154;
+    const struct session *s = png_get_error_ptr(png);
+    png_uint_32 kind = png_get_io_chunk_type(png);
+    if (s->skips_pixels ? kind != idat : kind == trns)
         png_error(png, text);
 }
 
@@ -309,7 +313,8 @@ static void read_texts(struct session *s) {
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "tEXt\0zTXt\0iTXt", 3);
     png_set_read_user_chunk_fn(s->png, s, pass_over_pixels);
     png_set_crc_action(s->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-    png_set_benign_errors(s->png, 0);
+    png_set_benign_errors(s->png, 1); /* become warnings */
+    s->skips_pixels = true;
     png_set_chunk_malloc_max(s->png, KN_MAX((size_t)(s->end - s->at), KN_PNG_TEXT_MAX));
     png_set_chunk_cache_max(s->png, KN_PNG_TEXT_COUNT_MAX);
     png_read_info(s->png, s->info);

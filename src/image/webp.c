@@ -2,6 +2,8 @@
 
 #include <webp/decode.h>
 #include <webp/demux.h>
+#include <webp/encode.h>
+#include <webp/mux.h>
 
 #include "image/exif.h"
 
@@ -30,17 +32,25 @@ static bool decode(const void *data, size_t len, kn_image *image, kn_error *err)
     return status == VP8_STATUS_OK || fail(status, err);
 }
 
-static int orientation(const void *data, size_t len) {
+/* What is in its EXIF notes: which way up it is, and the comment, if `comment` is not NULL. */
+static bool read_notes(const void *data, size_t len, int *ret_orientation, kn_buf *comment) {
     const WebPData file = { .bytes = data, .size = len };
     WebPDemuxer *d = WebPDemux(&file);
     WebPChunkIterator exif;
-    int found = KN_EXIF_UPRIGHT;
+    bool has_comment = false;
+    *ret_orientation = KN_EXIF_UPRIGHT;
     if (d && WebPDemuxGetChunk(d, "EXIF", 1, &exif)) {
-        found = kn_exif_orientation(exif.chunk.bytes, exif.chunk.size);
+        *ret_orientation = kn_exif_orientation(exif.chunk.bytes, exif.chunk.size);
+        has_comment = comment && kn_exif_comment(exif.chunk.bytes, exif.chunk.size, comment);
         WebPDemuxReleaseChunkIterator(&exif);
     }
     WebPDemuxDelete(d);
-    return found;
+    return has_comment;
+}
+
+bool kn_webp_comment(const void *data, size_t len, kn_buf *into) {
+    int orientation;
+    return read_notes(data, len, &orientation, into);
 }
 
 bool kn_webp_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, int *ret_orientation,
@@ -60,6 +70,64 @@ bool kn_webp_read(const void *data, size_t len, const kn_image_limits *limits, k
         return false;
     }
     *ret = image;
-    *ret_orientation = orientation(data, len);
+    read_notes(data, len, ret_orientation, NULL);
     return true;
+}
+
+/* ---- writing ---- */
+
+static bool import_pixels(const kn_image *image, WebPPicture *picture) {
+    int row_bytes = (int)(image->width * image->channels);
+    return image->channels == 4 ? WebPPictureImportRGBA(picture, image->pixels, row_bytes)
+                                : WebPPictureImportRGB(picture, image->pixels, row_bytes);
+}
+
+static bool encode(const kn_image *image, unsigned quality, WebPMemoryWriter *to, kn_error *err) {
+    WebPConfig config;
+    WebPPicture picture;
+    if (!WebPConfigPreset(&config, WEBP_PRESET_DEFAULT, (float)quality) || !WebPPictureInit(&picture))
+        return kn_fail(err, KN_E_UNSUPPORTED, "libwebp cannot be used: it has another version than its headers");
+    if (image->width > WEBP_MAX_DIMENSION || image->height > WEBP_MAX_DIMENSION)
+        return kn_fail(err, KN_E_RANGE, "%ux%u pixels are too many for a WebP file, %d are possible on a side",
+                       image->width, image->height, WEBP_MAX_DIMENSION);
+    config.use_sharp_yuv = 1; /* colours have half the pixels in every lossy WebP file: this keeps their edges */
+    picture.width = (int)image->width;
+    picture.height = (int)image->height;
+    picture.use_argb = 1;
+    picture.writer = WebPMemoryWrite;
+    picture.custom_ptr = to;
+    bool ok = import_pixels(image, &picture) && WebPEncode(&config, &picture);
+    WebPPictureFree(&picture);
+    return ok || kn_fail(err, KN_E_NOMEM, "out of memory for writing a WebP file");
+}
+
+/* The file that is there already, with notes behind its pixels. */
+static bool add_notes(const WebPMemoryWriter *file, const kn_buf *exif, WebPData *ret) {
+    static const char kind[] = "EXIF";
+    const WebPData pixels = { file->mem, file->size }, notes = { (const uint8_t *)exif->data, exif->len };
+    WebPMux *mux = WebPMuxCreate(&pixels, 0);
+    bool ok = mux && WebPMuxSetChunk(mux, kind, &notes, 0) == WEBP_MUX_OK && WebPMuxAssemble(mux, ret) == WEBP_MUX_OK;
+    WebPMuxDelete(mux);
+    return ok;
+}
+
+static bool add_file(const void *data, size_t len, kn_buf *into, kn_error *err) {
+    if (len > into->limit - into->len)
+        return kn_fail(err, KN_E_RANGE, "becomes larger than %zu bytes as a WebP file", into->limit);
+    return kn_buf_add(into, data, len) || kn_fail_nomem(err, len);
+}
+
+bool kn_webp_write(const kn_image *image, unsigned quality, const kn_buf *exif, kn_buf *into, kn_error *err) {
+    WebPMemoryWriter file;
+    WebPData whole = { NULL, 0 };
+    WebPMemoryWriterInit(&file);
+    bool ok = encode(image, quality, &file, err);
+    if (ok && exif)
+        ok = (add_notes(&file, exif, &whole) || kn_fail(err, KN_E_NOMEM, "out of memory for writing a WebP file")) &&
+             add_file(whole.bytes, whole.size, into, err);
+    else if (ok)
+        ok = add_file(file.mem, file.size, into, err);
+    WebPDataClear(&whole);
+    WebPMemoryWriterClear(&file);
+    return ok;
 }

@@ -1,5 +1,6 @@
 #include "pipelines/inpaint.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,17 @@ bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint3
     }
     kn_inpaint_free(p);
     return false;
+}
+
+bool kn_inpaint_restore(const kn_inpaint_wish *wish, const kn_image *picture, double enlarged, kn_image *drawn,
+                        kn_error *err) {
+    double fade = rint((wish->fade.given ? wish->fade.value : FADE) * enlarged);
+    kn_mask shown = { 0 };
+    bool ok = take_mask(wish, &shown, err) && kn_mask_fade(&shown, (uint32_t)fmin(fade, KN_MASK_REACH_MAX), err);
+    if (ok)
+        kn_image_lay_over(drawn, picture, &shown);
+    kn_mask_free(&shown);
+    return ok;
 }
 
 void kn_inpaint_free(kn_inpaint *p) {

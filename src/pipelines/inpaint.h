@@ -47,6 +47,11 @@ bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint3
                      kn_inpaint **ret, kn_error *err);
 void kn_inpaint_free(kn_inpaint *p); /* NULL is fine */
 
+/* Where the picture had to be drawn smaller and was enlarged again, by `enlarged`: every pixel that the mask keeps is
+ * the given one again. wish: checked, with a mask. drawn: of the picture's size and channels. */
+bool kn_inpaint_restore(const kn_inpaint_wish *wish, const kn_image *picture, double enlarged, kn_image *drawn,
+                        kn_error *err);
+
 /* Adds the picture and its marked copy to these references, and the sentence to the prompt, unless that speaks of the
  * copy already. There must be room for two. */
 bool kn_inpaint_show_region(kn_inpaint *p, const char *prompt, const kn_image *references, int count, kn_error *err);

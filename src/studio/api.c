@@ -105,6 +105,7 @@ static const kn_route routes[] = {
     { "GET", "/v1/models/*", kn_openai_model, 0 },
     { "POST", A1111 "/txt2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
     { "POST", A1111 "/img2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
+    { "POST", A1111 "/extra-single-image", kn_a1111_extra, KN_COMPAT_BODY_MAX },
     { "GET", A1111 "/options", kn_a1111_options, 0 },
     { "POST", A1111 "/options", kn_a1111_set_options, SETTINGS_MAX },
     { "GET", A1111 "/progress", kn_a1111_progress, 0 },
@@ -121,6 +122,7 @@ static const kn_route routes[] = {
     { "GET", A1111 "/embeddings", kn_a1111_embeddings, 0 },
     { "GET", SDCPP "/capabilities", kn_sdcpp_capabilities, 0 },
     { "POST", SDCPP "/img_gen", kn_sdcpp_draw, KN_COMPAT_BODY_MAX },
+    { "POST", SDCPP "/upscale", kn_sdcpp_upscale, KN_COMPAT_BODY_MAX },
     { "GET", SDCPP "/jobs/*", kn_sdcpp_job, 0 },
     { "POST", SDCPP "/jobs/*/cancel", kn_sdcpp_cancel, SMALL_MAX },
 };

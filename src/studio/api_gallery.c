@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "image/image.h"
 #include "studio/api_visit.h"
-#include "studio/paths.h"
 
 enum { THUMBNAIL_MIN = 32, THUMBNAIL_USUAL = 320, PATCH_BYTES = 64 << 10 };
 
@@ -198,98 +197,6 @@ void kn_api_item_thumbnail(kn_exchange *x, kn_span body) {
     if (v && kn_visit_has_id(v, 1, "img_") &&
         kn_visit_number(v, "size", THUMBNAIL_MIN, KN_THUMBNAIL_MAX, THUMBNAIL_USUAL, &v->number))
         kn_visit_send(v, work_thumbnail, after_thumbnail);
-}
-
-/* ---- copies ---- */
-
-typedef struct copy {
-    char *directory, *file_name;
-    size_t format; /* KN_PICTURE_FORMATS: as it is */
-} copy;
-
-static void free_copy(copy *c) {
-    free(c->directory);
-    free(c->file_name);
-}
-#define AUTO_COPY KN_CLEANUP(free_copy) copy
-
-static void take_text(kn_form *f, size_t max, char **ret) {
-    kn_json_text text;
-    if (kn_form_prose(f, 1, max, &text) && !(*ret = strndup(text.data, text.len)))
-        kn_form_fail(f, KN_E_NOMEM, "out of memory");
-}
-
-static bool read_copy(kn_visit *v, copy *ret, kn_error *err) {
-    enum { DIRECTORY, NAME, FORMAT, QUALITY };
-    static const char *const keys[] = {
-        [DIRECTORY] = "directory", [NAME] = "file_name", [FORMAT] = "format", [QUALITY] = "quality"
-    };
-    const kn_json_text body = { v->body.data, v->body.len };
-    uint64_t quality;
-    kn_error why = { 0 };
-    kn_json_reader j;
-    kn_form f;
-    kn_json_begin_inside(&j, body, "the body", err);
-    j.pointer = &v->pointer;
-    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
-    for (int key; kn_form_next(&f, &key);) {
-        switch (key) {
-        case DIRECTORY:
-            take_text(&f, KN_PATH_BYTES, &ret->directory);
-            if (ret->directory && !kn_path_check_folder(ret->directory, &why))
-                kn_form_fail(&f, why.code, "%s", why.text);
-            break;
-        case NAME:
-            take_text(&f, 200, &ret->file_name);
-            if (ret->file_name && !kn_path_check_name(ret->file_name, &why))
-                kn_form_fail(&f, why.code, "%s", why.text);
-            break;
-        case FORMAT: kn_form_word(&f, kn_picture_formats, KN_PICTURE_FORMATS, &ret->format); break;
-        case QUALITY: kn_form_u64(&f, 1, 100, &quality); break;
-        }
-    }
-    kn_form_need(&f, DIRECTORY);
-    return kn_form_finish(&f) ||
-           kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
-}
-
-static bool export_record(kn_visit *v, kn_store *s, const kn_record *r, const copy *c, kn_error *err) {
-    KN_AUTO_BUF bytes;
-    char *path = NULL;
-    kn_buf_init(&bytes, KN_STORE_FILE_MAX);
-    if (c->format != KN_PICTURE_FORMATS && c->format != r->format) {
-        kn_buf_clear(&v->pointer);
-        kn_fail(err, KN_E_UNSUPPORTED, "pictures are copied in their own format");
-        return kn_buf_add_text(&v->pointer, "/format") &&
-               kn_visit_deny(v, 422, "unsupported", "This is not supported", NULL);
-    }
-    if (!kn_store_read(s, "gallery", r->file, KN_STORE_FILE_MAX, &bytes, err))
-        return false;
-    const char *name = c->file_name ? c->file_name : r->file;
-    if (!kn_gallery_export(c->directory, name, bytes.data, bytes.len, &path, err)) {
-        bool taken = strstr(err->text, "exists already");
-        return taken ? kn_visit_deny(v, 409, "file_exists", "A file of this name is there already", NULL) : false;
-    }
-    v->status = 201;
-    v->json = json_pack("{s:s, s:I}", "path", path, "bytes", (json_int_t)bytes.len);
-    free(path);
-    return v->json || kn_fail_nomem(err, KN_PATH_BYTES);
-}
-
-static bool work_export(kn_visit *v, kn_store *s, kn_error *err) {
-    AUTO_COPY c = { .format = KN_PICTURE_FORMATS };
-    kn_record r;
-    if (!read_copy(v, &c, err) || !kn_gallery_find(s, v->part[1], &r, err))
-        return false;
-    bool ok = export_record(v, s, &r, &c, err);
-    kn_record_free(&r);
-    return ok;
-}
-
-void kn_api_export_item(kn_exchange *x, kn_span body) {
-    kn_visit *v = kn_visit_begin(x, body, "");
-    if (v && kn_visit_has_id(v, 1, "img_") && kn_visit_has_json(v))
-        kn_visit_send(v, work_export, NULL);
 }
 
 /* ---- settings of a picture ---- */

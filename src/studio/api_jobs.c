@@ -74,24 +74,26 @@ static bool check_blocking(kn_visit *v, const kn_studio_plan *plan) {
                          "The job cannot be done as things are", why->message);
 }
 
-static bool add_job(kn_visit *v, kn_store *s, const char *request, const kn_prepared *p, const kn_sha256 *body,
-                    kn_error *err) {
+static bool add_job(kn_visit *v, kn_store *s, const char *request, const kn_prepared *p, const kn_plan_wish *wish,
+                    const kn_sha256 *body, kn_error *err) {
     json_t *plan = kn_studio_plan_json(&p->plan), *notes = kn_notes_json(p->plan.notes, p->plan.note_count);
     char *plan_text = plan ? json_dumps(plan, JSON_COMPACT) : NULL, *seeds = kn_prepared_seeds(p);
-    char *notes_text = notes ? json_dumps(notes, JSON_COMPACT) : NULL;
+    char *notes_text = notes ? json_dumps(notes, JSON_COMPACT) : NULL,
+         *wish_text = wish ? kn_plan_wish_text(wish) : NULL;
     const kn_new_job job = { .kind = p->plan.kind,
                              .request = request,
                              .plan = plan_text,
                              .units = p->plan.units,
                              .seeds = seeds,
                              .notes = notes_text,
+                             .wish = wish_text,
                              .inputs = p->request.inputs,
                              .input_count = p->request.input_count,
                              .route = v->route,
                              .key = v->key[0] ? v->key : NULL,
                              .body = *body };
     kn_id id;
-    bool ok = (plan_text && seeds && notes_text) || kn_fail_nomem(err, KN_REQUEST_BYTES);
+    bool ok = (plan_text && seeds && notes_text && !wish == !wish_text) || kn_fail_nomem(err, KN_REQUEST_BYTES);
     ok = ok && kn_jobs_add(s, &job, KN_JOBS_QUEUE_LIMIT, &id, err);
     if (!ok && err->code == KN_E_RANGE)
         kn_visit_set_problem(v, 429, "queue_full", "The queue is full", NULL);
@@ -99,6 +101,7 @@ static bool add_job(kn_visit *v, kn_store *s, const char *request, const kn_prep
     json_decref(notes);
     free(plan_text);
     free(notes_text);
+    free(wish_text);
     free(seeds);
     if (!ok)
         return false;
@@ -120,7 +123,7 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
         return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
         return false;
-    bool ok = check_blocking(v, &p.plan) && add_job(v, s, request, &p, &body, err);
+    bool ok = check_blocking(v, &p.plan) && add_job(v, s, request, &p, wish, &body, err);
     kn_prepared_free(&p);
     return ok;
 }
@@ -148,17 +151,20 @@ static bool work_create_upscale(kn_visit *v, kn_store *s, kn_error *err) {
 }
 
 static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
-    char *request;
-    kn_studio_kind kind;
+    kn_job_order order;
+    kn_plan_wish wish;
     bool gone = false;
     json_t *job = NULL;
     if (!kn_jobs_get(s, v->part[1], &job, &gone, err))
         return gone ? kn_visit_deny(v, 410, "gone", "The job existed and is gone", NULL) : false;
     json_decref(job);
-    if (!kn_jobs_request(s, v->part[1], &request, &kind, err))
+    if (!kn_jobs_order(s, v->part[1], &order, err))
         return false;
-    bool ok = kn_visit_create_job(v, s, request, strlen(request), kind == KN_KIND_UPSCALE, NULL, err);
-    free(request);
+    bool ok = (!order.wish || kn_plan_wish_read(order.wish, &wish, err)) &&
+              kn_visit_create_job(v, s, order.request, strlen(order.request), order.kind == KN_KIND_UPSCALE,
+                                  order.wish ? &wish : NULL, err);
+    free(order.request);
+    free(order.wish);
     return ok;
 }
 

@@ -102,7 +102,7 @@ void kn_api_capabilities(kn_exchange *x, kn_span body) {
     if (v && name && !kn_name_is_valid(name, strlen(name)))
         kn_visit_refuse(v, 422, "parameter_invalid", "A parameter's value is not allowed", NULL, "query/profile");
     else if (v)
-        kn_visit_send(v, work_capabilities, NULL);
+        kn_visit_send_measured(v, work_capabilities, NULL);
 }
 
 /* ---- settings ---- */

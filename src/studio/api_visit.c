@@ -17,6 +17,8 @@ static void free_visit(kn_visit *v) {
         close(v->fd);
     json_decref(v->json);
     kn_compat_forget(v);
+    kn_copy_forget(v);
+    kn_measuring_forget(v);
     kn_buf_free(&v->body);
     kn_buf_free(&v->pointer);
     free(v);

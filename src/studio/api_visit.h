@@ -34,6 +34,9 @@ struct kn_api {
     kn_exchange *large[KN_API_LARGE_BODIES]; /* those of them that send a large body */
 };
 
+typedef struct kn_copy kn_copy;           /* api_export.c */
+typedef struct kn_measuring kn_measuring; /* api_measure.c */
+
 typedef struct kn_visit kn_visit;
 struct kn_visit {
     kn_errand errand;
@@ -68,6 +71,8 @@ struct kn_visit {
     char id[KN_SHA256_TEXT];
     kn_visit *next_stream, **at_stream;
     struct kn_compat_call *compat; /* compat/compat.h */
+    kn_copy *copy;
+    kn_measuring *measuring;
     int fd;
     uint64_t at, end;
     kn_picture_format format;
@@ -136,6 +141,16 @@ bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *
 void kn_visit_send_file(kn_visit *v, const char *type, const char *etag);
 void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len); /* and the lines in fields */
 void kn_api_writable(kn_exchange *x);
+
+/* ---- upscalers: api_measure.c ---- */
+
+/* kn_visit_send for routes that tell of upscalers: those that are new are measured before. */
+void kn_visit_send_measured(kn_visit *v, bool (*work)(kn_visit *, kn_store *, kn_error *), void (*after)(kn_visit *));
+void kn_measuring_forget(kn_visit *v); /* with its visit; without it: nothing */
+
+/* ---- copies: api_export.c ---- */
+
+void kn_copy_forget(kn_visit *v); /* with its visit; without one: nothing */
 
 /* ---- sessions: api_session.c ---- */
 

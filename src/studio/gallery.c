@@ -13,7 +13,6 @@
 #include "studio/paths.h"
 
 static const char room[] = "gallery";
-static const char *const endings[KN_PICTURE_FORMATS] = { "png", "jpg", "webp" };
 
 typedef struct sidecar_name {
     char text[KN_ID_BYTES + 8];
@@ -135,7 +134,8 @@ bool kn_gallery_save(kn_store *s, kn_record *r, const void *data, size_t len, kn
         return false;
     kn_slug slug = kn_slug_of(r->prompt ? r->prompt : "");
     free(r->file);
-    if (asprintf(&r->file, "%s%s%s.%s", r->id.text, slug.text[0] ? "-" : "", slug.text, endings[r->format]) < 0) {
+    if (asprintf(&r->file, "%s%s%s.%s", r->id.text, slug.text[0] ? "-" : "", slug.text, kn_picture_endings[r->format]) <
+        0) {
         r->file = NULL;
         return kn_fail_nomem(err, sizeof slug);
     }
@@ -159,7 +159,7 @@ bool kn_results_save(kn_store *s, kn_record *r, const void *data, size_t len, kn
     if (!name_picture(s, r, data, len, err))
         return false;
     free(r->file);
-    if (asprintf(&r->file, "%s-%u.%s", r->job.text, r->number, endings[r->format]) < 0) {
+    if (asprintf(&r->file, "%s-%u.%s", r->job.text, r->number, kn_picture_endings[r->format]) < 0) {
         r->file = NULL;
         return kn_fail_nomem(err, KN_ID_BYTES);
     }

@@ -11,21 +11,30 @@
 #include "workers/recipe.h"
 
 enum {
-    LOOKS_MAX = 16,          /* pictures that wait to be looked at */
+    LOOKS_MAX = 16,          /* files that wait to be looked at */
     LOOK_WARM_MS = 5 * 1000, /* who sends one picture often sends another */
     LOOK_WITHIN_MS = 60 * 1000,
     AGAIN_MS = 2 * 1000,        /* until a turn is asked for again */
     REFERENCE_BYTES = 16 << 20, /* of a picture to draw from: what the worker takes */
 };
 
+/* One file that is looked at: a client's picture, one of ours for another format, or an upscaler. */
 typedef struct look look;
 struct look {
-    kn_buf file;
-    unsigned largest;
-    kn_looked_fn *looked;
+    kn_buf file; /* a copy of it, or its path */
+    const void *data;
+    size_t len;
+    unsigned largest, quality;
+    kn_picture_format format;
+    kn_looked_fn *looked; /* one of the three */
+    kn_converted_fn *converted;
+    kn_measured_fn *measured;
     void *ctx;
     look *next;
 };
+
+_Static_assert((int)KN_FORMATS == (int)KN_PICTURE_FORMATS && (int)KN_FORMAT_WEBP == (int)KN_PICTURE_WEBP,
+               "formats have the same numbers in the studio and for the worker");
 
 struct kn_image_runner {
     kn_loop *loop;
@@ -45,7 +54,7 @@ struct kn_image_runner {
     bool cancelled;
     char message[sizeof((kn_error){ 0 }.text)];
 
-    /* Pictures that are looked at, the first one now. */
+    /* Files that are looked at, the first one now. */
     kn_image_process *eye;
     kn_task glance;
     look *looks, **last;
@@ -157,7 +166,10 @@ static bool add_start_of(json_t *recipe, kn_buf *into, kn_error *err) {
 }
 
 static bool compose_upscale(const kn_studio_task *task, kn_buf *into, kn_error *err) {
-    return add_start_of(json_pack("{s:o}", "result", result_of(task)), into, err) &&
+    const kn_output_spec *o = &task->request->output;
+    json_t *recipe = json_pack("{s:o, s:s, s:i}", "result", result_of(task), "format", kn_picture_formats[o->format],
+                               "quality", (int)o->quality);
+    return add_start_of(recipe, into, err) &&
            (kn_buf_add_text(into, ",\"init_image\":") || kn_fail_nomem(err, into->len)) &&
            add_file(task->inputs[0].path, into, err) && (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
 }
@@ -177,12 +189,13 @@ static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
     bool sized = !keeps_pixels(task);
     json_t *recipe = json_pack(
-        "{s:s, s:s, s:s*, s:s, s:O*, s:O*, s:O, s:O*, s:O*, s:o*, s:b, s:b}", "model",
+        "{s:s, s:s, s:s*, s:s, s:O*, s:O*, s:O, s:O*, s:O*, s:o*, s:b, s:b, s:s, s:i}", "model",
         json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt", r->negative_prompt,
         "seed", seed, "width", sized ? json_object_get(plan, "working_width") : NULL, "height",
         sized ? json_object_get(plan, "working_height") : NULL, "sampler", json_object_get(plan, "sampler"), "steps",
         within(plan, "steps", KN_RECIPE_STEPS_MAX), "cfg", within(plan, "guidance", KN_RECIPE_CFG_MAX), "result",
-        result_of(task), "metadata", r->output.embed_metadata, "opaque", !r->output.transparent);
+        result_of(task), "metadata", kn_request_embeds_metadata(r), "opaque", !r->output.transparent, "format",
+        kn_picture_formats[r->output.format], "quality", (int)r->output.quality);
     if (!add_start_of(recipe, into, err))
         return false;
     if (changes_part(task) && !add_part(task, into, err))
@@ -212,17 +225,20 @@ static kn_task_failure failure_of(kn_job_code code) {
     }
 }
 
-static uint32_t number_at(const uint8_t *p) {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+static kn_picture_format format_of(const void *file, size_t len) {
+    switch (kn_image_kind_of(file, len)) {
+    case KN_IMAGE_PNG: return KN_PICTURE_PNG;
+    case KN_IMAGE_JPEG: return KN_PICTURE_JPEG;
+    case KN_IMAGE_WEBP: return KN_PICTURE_WEBP;
+    default: return KN_PICTURE_FORMATS;
+    }
 }
 
-/* Width and height stand in the first bytes of every PNG file. */
-static bool size_of_png(const uint8_t *png, size_t len, kn_task_picture *ret) {
-    enum { SIZE_AT = 16, LEAST = 24 };
-    if (len < LEAST || kn_image_kind_of(png, len) != KN_IMAGE_PNG)
-        return false;
-    *ret = (kn_task_picture){ KN_PICTURE_PNG, number_at(png + SIZE_AT), number_at(png + SIZE_AT + 4), png, len };
-    return true;
+/* What the worker says that it has made. */
+static bool take_picture(const kn_image_result *r, kn_task_picture *ret) {
+    *ret = (kn_task_picture){ format_of(r->file, r->len), r->width, r->height, r->file, r->len };
+    return ret->format != KN_PICTURE_FORMATS && r->width && r->height && r->width <= KN_PICTURE_SIDE_MAX &&
+           r->height <= KN_PICTURE_SIDE_MAX;
 }
 
 static void drawn(void *ctx, const kn_image_result *result) {
@@ -230,7 +246,7 @@ static void drawn(void *ctx, const kn_image_result *result) {
     kn_task_picture picture;
     give_back(r, !result->forced);
     r->task = NULL;
-    if (result->code == KN_JOB_DONE && size_of_png(result->png, result->png_len, &picture))
+    if (result->code == KN_JOB_DONE && take_picture(result, &picture))
         r->heard->done(r->heard_ctx, &picture);
     else if (result->lost)
         r->heard->failed(r->heard_ctx, KN_TASK_ENGINE_LOST, result->sentence);
@@ -376,34 +392,61 @@ static look *take_first(kn_image_runner *r) {
     return l;
 }
 
+/* Nothing has become of it. */
+static void tell_failure(look *l, const char *message, bool certain) {
+    if (l->looked)
+        l->looked(l->ctx, NULL, NULL, 0, message);
+    else if (l->converted)
+        l->converted(l->ctx, NULL, 0, message);
+    else
+        l->measured(l->ctx, 0, certain);
+    free_look(l);
+}
+
+static void tell_facts(look *l, const kn_image_result *result) {
+    kn_picture_format format = format_of(l->data, l->len);
+    const kn_input_facts facts = { .format = format,
+                                   .width = result->width,
+                                   .height = result->height,
+                                   .orientation_applied = format != KN_PICTURE_PNG,
+                                   .has_alpha = result->is_transparent };
+    l->looked(l->ctx, &facts, result->file, result->len, NULL);
+}
+
 static void seen(void *ctx, const kn_image_result *result) {
     kn_image_runner *r = ctx;
     look *l = take_first(r);
-    kn_image_kind kind = kn_image_kind_of(l->file.data, l->file.len);
-    const kn_input_facts facts = { .format = kind == KN_IMAGE_JPEG   ? KN_PICTURE_JPEG
-                                             : kind == KN_IMAGE_WEBP ? KN_PICTURE_WEBP
-                                                                     : KN_PICTURE_PNG,
-                                   .width = result->width,
-                                   .height = result->height,
-                                   .orientation_applied = kind != KN_IMAGE_PNG,
-                                   .has_alpha = result->is_transparent };
-    if (result->code == KN_JOB_DONE)
-        l->looked(l->ctx, &facts, result->png, result->png_len, NULL);
-    else
-        l->looked(l->ctx, NULL, NULL, 0, result->sentence[0] ? result->sentence : kn_job_codes[result->code].word);
-    free_look(l);
+    if (result->code != KN_JOB_DONE) {
+        bool certain = result->lost || result->code == KN_JOB_MODEL_MISMATCH;
+        tell_failure(l, result->sentence[0] ? result->sentence : kn_job_codes[result->code].word, certain);
+    } else {
+        if (l->looked)
+            tell_facts(l, result);
+        else if (l->converted)
+            l->converted(l->ctx, result->file, result->len, NULL);
+        else
+            l->measured(l->ctx, result->factor, true);
+        free_look(l);
+    }
     look_at_first(r);
 }
 
-static void look_at_first(kn_image_runner *r) {
+static bool send_look(kn_image_runner *r, const look *l, kn_error *err) {
     const kn_image_listener listener = { .done = seen, .ctx = r };
+    if (l->looked)
+        return kn_image_process_read(r->eye, l->data, l->len, l->largest, &listener, err);
+    if (l->converted)
+        return kn_image_process_convert(r->eye, l->data, l->len, (kn_frame_format)l->format, l->quality, &listener,
+                                        err);
+    return kn_image_process_measure(r->eye, l->file.data, &listener, err);
+}
+
+static void look_at_first(kn_image_runner *r) {
     while (r->looks && !r->closing) {
         kn_error err = { 0 };
-        if (kn_image_process_read(r->eye, r->looks->file.data, r->looks->file.len, r->looks->largest, &listener, &err))
+        if (send_look(r, r->looks, &err))
             return;
-        look *l = take_first(r);
-        l->looked(l->ctx, NULL, NULL, 0, err.text);
-        free_look(l);
+        tell_failure(take_first(r), err.text, false);
     }
 }
 
@@ -413,18 +456,19 @@ static void glance(kn_task *t) {
         look_at_first(r);
 }
 
-/* Called from within a request, which is answered later in any case. */
-static bool look_at(void *ctx, const void *data, size_t len, unsigned largest, kn_looked_fn *looked, void *looked_ctx) {
-    kn_image_runner *r = ctx;
+/* Called from within a request, which is answered later in any case. copy NULL: the data stay. */
+static bool take_look(kn_image_runner *r, const look *what, const void *copy) {
     look *l = r->look_count < LOOKS_MAX && !r->closing ? calloc(1, sizeof *l) : NULL;
     if (!l)
         return false;
-    *l = (look){ .largest = largest, .looked = looked, .ctx = looked_ctx };
+    *l = *what;
     kn_buf_init(&l->file, KN_PICTURE_BYTES + 1);
-    if (!kn_buf_add(&l->file, data, len)) {
+    if (copy && !kn_buf_add(&l->file, copy, l->len)) {
         free_look(l);
         return false;
     }
+    if (copy)
+        l->data = l->file.data;
     bool alone = !r->looks;
     *r->last = l;
     r->last = &l->next;
@@ -432,6 +476,24 @@ static bool look_at(void *ctx, const void *data, size_t len, unsigned largest, k
     if (alone && !kn_image_process_is_busy(r->eye))
         kn_loop_later(r->loop, &r->glance);
     return true;
+}
+
+static bool look_at(void *ctx, const void *data, size_t len, unsigned largest, kn_looked_fn *looked, void *looked_ctx) {
+    const look what = { .len = len, .largest = largest, .looked = looked, .ctx = looked_ctx };
+    return take_look(ctx, &what, data);
+}
+
+static bool convert(void *ctx, const void *data, size_t len, kn_picture_format format, unsigned quality,
+                    kn_converted_fn *converted, void *converted_ctx) {
+    const look what = {
+        .data = data, .len = len, .format = format, .quality = quality, .converted = converted, .ctx = converted_ctx
+    };
+    return take_look(ctx, &what, NULL);
+}
+
+static bool measure(void *ctx, const char *path, kn_measured_fn *measured, void *measured_ctx) {
+    const look what = { .len = strlen(path), .measured = measured, .ctx = measured_ctx };
+    return take_look(ctx, &what, path);
 }
 
 /* ---- beginning and end ---- */
@@ -476,11 +538,8 @@ void kn_image_runner_free(kn_image_runner *r) {
     kn_image_process_free(r->eye);
     kn_easel_drop(&r->turn);
     kn_loop_timer_close(r->loop, &r->again);
-    while (r->looks) {
-        look *l = take_first(r);
-        l->looked(l->ctx, NULL, NULL, 0, "the service ends");
-        free_look(l);
-    }
+    while (r->looks)
+        tell_failure(take_first(r), "the service ends", false);
     r->gone.run = free_runner;
     kn_loop_later(r->loop, &r->gone);
 }
@@ -489,12 +548,14 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
     return (kn_studio_runner){ .ctx = r,
                                .backend = "cpu",
                                .device = "this machine's processor",
-                               .formats = 1u << KN_PICTURE_PNG,
+                               .formats = (1u << KN_PICTURE_FORMATS) - 1,
                                .kinds = ~0u,
                                .resizes = true,
                                .compose = compose,
                                .start = start,
                                .cancel = cancel,
                                .look = look_at,
+                               .convert = convert,
+                               .measure = measure,
                                .rest = rest };
 }

@@ -46,10 +46,10 @@ static bool add_rows(kn_store *s, const kn_new_job *job, unsigned queue_limit, c
     if (queued >= queue_limit)
         return kn_fail(err, KN_E_RANGE, "%lld jobs wait already", (long long)queued);
     if (!kn_store_do(s, err, NULL,
-                     "INSERT INTO jobs (id, kind, state, created_ms, request, plan, units, seeds, notes)"
-                     " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?)",
-                     "ttittdtt", id->text, kn_studio_kinds[job->kind], now, job->request, job->plan, job->units,
-                     job->seeds, job->notes))
+                     "INSERT INTO jobs (id, kind, state, created_ms, request, plan, units, seeds, notes, wish)"
+                     " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+                     "ttittdttt", id->text, kn_studio_kinds[job->kind], now, job->request, job->plan, job->units,
+                     job->seeds, job->notes, job->wish))
         return false;
     for (size_t i = 0; i < job->input_count; i++)
         if (!kn_store_do(s, err, NULL, "INSERT OR IGNORE INTO job_inputs VALUES (?, ?)", "tt", id->text,
@@ -345,19 +345,26 @@ bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err) {
     return kn_store_end(s, ok, err);
 }
 
-bool kn_jobs_request(kn_store *s, const char *id, char **ret, kn_studio_kind *ret_kind, kn_error *err) {
-    char *request = NULL;
-    kn_query r = kn_query_open(s, err, "SELECT request, kind FROM jobs WHERE id = ?", "t", id);
-    bool found = kn_query_next(&r);
+static char *copy_of(const char *text) {
+    return text ? strdup(text) : NULL;
+}
+
+bool kn_jobs_order(kn_store *s, const char *id, kn_job_order *ret, kn_error *err) {
+    kn_job_order o = { 0 };
+    kn_query r = kn_query_open(s, err, "SELECT request, kind, wish FROM jobs WHERE id = ?", "t", id);
+    bool found = kn_query_next(&r), whole = false;
     if (found) {
-        request = strdup(kn_query_text(&r, 0));
-        *ret_kind = kind_of(kn_query_text(&r, 1));
+        o.request = copy_of(kn_query_text(&r, 0));
+        o.kind = kind_of(kn_query_text(&r, 1));
+        o.wish = copy_of(kn_query_text(&r, 2));
+        whole = o.request && !o.wish == !kn_query_text(&r, 2);
     }
-    if (!kn_query_close(&r) || !request) {
-        free(request);
+    if (!kn_query_close(&r) || !whole) {
+        free(o.request);
+        free(o.wish);
         return found ? kn_fail_nomem(err, KN_REQUEST_BYTES) : kn_fail(err, KN_E_NOT_FOUND, "there is no such job");
     }
-    *ret = request;
+    *ret = o;
     return true;
 }
 

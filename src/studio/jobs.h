@@ -34,7 +34,8 @@ extern const char *const kn_job_states[KN_STATES];
 typedef struct kn_new_job {
     kn_studio_kind kind;
     const char *request, *plan, *seeds, *notes;
-    double units; /* of work, of each picture, as the planner counts it */
+    const char *wish; /* beside the request (prepare.h); NULL: none */
+    double units;     /* of work, of each picture, as the planner counts it */
     const kn_request_input *inputs;
     size_t input_count;
     const char *route, *key; /* key NULL: none was given */
@@ -105,8 +106,12 @@ bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *er
 /* KN_E_USAGE: it is not finished. Its pictures in the gallery stay. */
 bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err);
 
-/* The request of an earlier job, to be queued again. */
-bool kn_jobs_request(kn_store *s, const char *id, char **ret, kn_studio_kind *ret_kind, kn_error *err);
+/* What an earlier job was made of, to be queued again. Frees with free(). */
+typedef struct kn_job_order {
+    char *request, *wish; /* wish NULL: none */
+    kn_studio_kind kind;
+} kn_job_order;
+bool kn_jobs_order(kn_store *s, const char *id, kn_job_order *ret, kn_error *err);
 
 /* After a start: what was running is queued again, or ends. *ret_ended: how many ended so. */
 bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err);

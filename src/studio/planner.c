@@ -390,6 +390,8 @@ static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *wit
         note(p, "cache_unavailable", "The engine has no such cache; every step is computed", "info");
     if (r->upscale.detailed)
         note(p, "method_is_model", "The method 'detailed' runs as 'model'", "info");
+    if (r->output.embed_metadata && !kn_request_embeds_metadata(r))
+        note(p, "metadata_dropped", "The prompt is too long for the notes of a JPEG file, so it has none", "info");
     if (source && source->has_gain_map && r->output.keep_hdr)
         note(p, "hdr_dropped", "The result is saved without the gain map of its source", "info");
     if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
@@ -420,10 +422,10 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
     if (p->kind == KN_KIND_OUTPAINT && !fits_model(with->profile, result))
         return refuse(pointer, err, "/outpaint", "the result is larger than this model can work on");
     if (p->kind == KN_KIND_INPAINT && !fits_model(with->profile, result))
-        note(p, "source_resized",
-             "The picture is larger than the model can work on, so all of it is drawn smaller and "
-             "enlarged again",
-             "warning");
+        note(
+            p, "source_resized",
+            "The picture is larger than the model can work on: what the mask marks is drawn smaller and enlarged again",
+            "warning");
     see_references(with, p);
     if (p->kind == KN_KIND_EDIT && starts_from_source(r, with))
         p->strength = chosen(with->wish.strength, with->wish.strength, STRENGTH_LEAST, 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/json_form.h"
 #include "base/memory.h"
 
 bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err) {
@@ -18,7 +19,10 @@ bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, k
         return false;
     }
     kn_upscalers_find(ret->settings.model_directory, &ret->upscalers);
-    return true;
+    if (kn_upscalers_recall(store, &ret->upscalers, err))
+        return true;
+    kn_prepared_free(ret);
+    return false;
 }
 
 void kn_prepared_free(kn_prepared *p) {
@@ -101,6 +105,36 @@ bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t le
         return true;
     kn_prepared_free(ret);
     return false;
+}
+
+enum { WISH_STEPS, WISH_CFG, WISH_STRENGTH };
+static const char *const wish_keys[] = { [WISH_STEPS] = "steps", [WISH_CFG] = "cfg", [WISH_STRENGTH] = "strength" };
+
+char *kn_plan_wish_text(const kn_plan_wish *w) {
+    const kn_optional *const values[] = {
+        [WISH_STEPS] = &w->steps, [WISH_CFG] = &w->cfg, [WISH_STRENGTH] = &w->strength
+    };
+    json_t *j = json_object();
+    for (size_t i = 0; i < KN_COUNT(values); i++)
+        if (values[i]->given)
+            json_object_set_new(j, wish_keys[i], json_real(values[i]->value));
+    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    return text;
+}
+
+bool kn_plan_wish_read(const char *text, kn_plan_wish *ret, kn_error *err) {
+    kn_optional *const values[] = {
+        [WISH_STEPS] = &ret->steps, [WISH_CFG] = &ret->cfg, [WISH_STRENGTH] = &ret->strength
+    };
+    kn_json_reader j;
+    kn_form f;
+    *ret = (kn_plan_wish){ 0 };
+    kn_json_begin_inside(&j, (kn_json_text){ text, strlen(text) }, "the wish", err);
+    kn_form_open(&f, &j, NULL, wish_keys, KN_COUNT(wish_keys));
+    for (int key; kn_form_next(&f, &key);)
+        values[key]->given = kn_form_real(&f, -1e6, 1e6, &values[key]->value);
+    return kn_form_finish(&f);
 }
 
 char *kn_prepared_seeds(const kn_prepared *p) {

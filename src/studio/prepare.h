@@ -26,6 +26,10 @@ bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t le
 
 void kn_prepared_free(kn_prepared *p);
 
+/* A wish as it is kept with a job, JSON; NULL: memory is out. And back. */
+char *kn_plan_wish_text(const kn_plan_wish *wish);
+bool kn_plan_wish_read(const char *text, kn_plan_wish *ret, kn_error *err);
+
 /* One for each picture, as JSON: those of the request, or random ones. NULL: memory or randomness is out. */
 char *kn_prepared_seeds(const kn_prepared *p);
 

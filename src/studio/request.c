@@ -5,7 +5,10 @@
 
 #include "base/json_form.h"
 #include "base/text.h"
+#include "image/write.h"
 #include "studio/store.h"
+
+enum { SETTINGS_CHARACTERS = 1000 };
 
 const char *const kn_studio_kinds[KN_KIND_COUNT] = {
     "auto", "text_to_image", "edit", "inpaint", "outpaint", "upscale",
@@ -13,6 +16,7 @@ const char *const kn_studio_kinds[KN_KIND_COUNT] = {
 const char *const kn_preset_names[KN_PRESETS] = { "fast", "balanced", "quality" };
 const char *const kn_input_roles[KN_INPUT_ROLES] = { "source", "reference", "mask" };
 const char *const kn_picture_formats[KN_PICTURE_FORMATS] = { "png", "jpeg", "webp" };
+const char *const kn_picture_endings[KN_PICTURE_FORMATS] = { "png", "jpg", "webp" };
 const char *const kn_picture_media_types[KN_PICTURE_FORMATS] = { "image/png", "image/jpeg", "image/webp" };
 
 bool kn_name_is_valid(const char *text, size_t len) {
@@ -228,6 +232,10 @@ static void take_output(const kn_form *outer, kn_studio_request *r) {
     }
     o->format = (kn_picture_format)format;
     o->quality = (unsigned)quality;
+    if (o->transparent && o->format == KN_PICTURE_JPEG) {
+        f.key = TRANSPARENT;
+        kn_form_fail(&f, KN_E_USAGE, "a JPEG file has no transparency; png and webp have it");
+    }
 }
 
 static void take_tags(kn_form *f, kn_studio_request *r) {
@@ -393,6 +401,16 @@ bool kn_request_read(const char *text, size_t len, bool upscale, kn_studio_reque
     else
         kn_request_free(&r);
     return ok;
+}
+
+/* What else is written there has a few hundred characters. */
+bool kn_request_embeds_metadata(const kn_studio_request *r) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 2 * KN_REQUEST_PROMPT_BYTES + 2 * SETTINGS_CHARACTERS);
+    bool ok = kn_buf_printf(&text, "%s%s%*s", r->prompt ? r->prompt : "", r->negative_prompt ? r->negative_prompt : "",
+                            SETTINGS_CHARACTERS, "");
+    return r->output.embed_metadata && ok &&
+           (r->output.format != KN_PICTURE_JPEG || kn_image_has_room(KN_IMAGE_JPEG, text.data));
 }
 
 void kn_request_free(kn_studio_request *r) {

@@ -58,6 +58,7 @@ typedef enum kn_picture_format {
 } kn_picture_format;
 extern const char *const kn_picture_formats[KN_PICTURE_FORMATS];     /* "png" */
 extern const char *const kn_picture_media_types[KN_PICTURE_FORMATS]; /* "image/png" */
+extern const char *const kn_picture_endings[KN_PICTURE_FORMATS];     /* "png", of file names */
 
 typedef struct kn_request_input {
     char id[KN_SHA256_TEXT];
@@ -112,6 +113,9 @@ typedef struct kn_studio_request {
 bool kn_request_read(const char *text, size_t len, bool upscale, kn_studio_request *ret, kn_buf *pointer,
                      kn_error *err);
 void kn_request_free(kn_studio_request *r);
+
+/* Whether the picture's file is to tell its settings: if that is wanted, and they fit into files of its format. */
+bool kn_request_embeds_metadata(const kn_studio_request *r);
 
 /* Names of profiles and upscalers: a-z 0-9 . _ -, the first one a letter or digit, at most 64. */
 bool kn_name_is_valid(const char *text, size_t len);

@@ -80,6 +80,12 @@ typedef struct kn_task_heard {
 /* What a picture that a client sent is. facts NULL: it cannot be used, and `message` says why. */
 typedef void kn_looked_fn(void *ctx, const kn_input_facts *facts, const void *png, size_t len, const char *message);
 
+/* file NULL: it could not be made, and `message` says why. */
+typedef void kn_converted_fn(void *ctx, const void *file, size_t len, const char *message);
+
+/* factor 0: the file is no upscaler. certain: it will not be another one next time. */
+typedef void kn_measured_fn(void *ctx, uint32_t factor, bool certain);
+
 typedef struct kn_studio_runner {
     void *ctx;
     const char *backend, *device; /* "cpu", the machine's name for people */
@@ -98,6 +104,14 @@ typedef struct kn_studio_runner {
      * unless it returns false. The data is copied. */
     bool (*look)(void *ctx, const void *data, size_t len, unsigned largest_side, kn_looked_fn *looked,
                  void *looked_ctx);
+
+    /* Writes one of our own pictures in another format. `converted` is called once, unless it returns false; the data
+     * stay the caller's until then. May be NULL if there is one format only. */
+    bool (*convert)(void *ctx, const void *data, size_t len, kn_picture_format format, unsigned quality,
+                    kn_converted_fn *converted, void *converted_ctx);
+
+    /* By how much an upscaler's file enlarges; likewise. May be NULL: nobody knows. */
+    bool (*measure)(void *ctx, const char *path, kn_measured_fn *measured, void *measured_ctx);
 
     void (*rest)(void *ctx); /* gives up what is kept warm; only while nothing runs */
 } kn_studio_runner;

@@ -1,6 +1,6 @@
 #include "studio/schema.h"
 
-enum { SCHEMA_VERSION = 1 };
+enum { SCHEMA_VERSION = 2 };
 
 /* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
  * kept as they came and were checked. */
@@ -58,6 +58,26 @@ static const char tables[] =
     "CREATE TABLE IF NOT EXISTS speed (engine TEXT NOT NULL, device TEXT NOT NULL, memory_mode TEXT NOT NULL,"
     " ratio REAL NOT NULL, samples INTEGER NOT NULL, PRIMARY KEY (engine, device, memory_mode)) STRICT;";
 
+/* What came later, by the version that it came with. `wish`: what clients of other APIs choose although a request
+ * cannot say it. `upscalers`: how much each file enlarges, as long as it is the same file. */
+static const char *const additions[SCHEMA_VERSION + 1] = {
+    [2] = "ALTER TABLE jobs ADD COLUMN wish TEXT;"
+          "CREATE TABLE upscalers (file TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL,"
+          " factor INTEGER NOT NULL) STRICT;",
+};
+
+static bool run(kn_store *s, const char *sql, kn_error *err) {
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK || kn_store_fail(s, err);
+}
+
+/* From the tables of one version to those of this one; in one transaction. */
+static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
+    bool ok = version > 0 || run(s, tables, err);
+    for (int64_t v = version + 1; ok && v <= SCHEMA_VERSION; v++)
+        ok = !additions[v] || run(s, additions[v], err);
+    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 2", "");
+}
+
 bool kn_schema_prepare(kn_store *s, kn_error *err) {
     int64_t version = 0;
     kn_query r = kn_query_open(s, err, "PRAGMA user_version", "");
@@ -70,7 +90,5 @@ bool kn_schema_prepare(kn_store *s, kn_error *err) {
     if (version > SCHEMA_VERSION)
         return kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
                        (long long)version, SCHEMA_VERSION);
-    if (sqlite3_exec(s->db, tables, NULL, NULL, NULL) != SQLITE_OK)
-        return kn_store_fail(s, err);
-    return kn_store_do(s, err, NULL, "PRAGMA user_version = 1", "");
+    return kn_store_begin(s, err) && kn_store_end(s, bring_up(s, version, err), err);
 }

@@ -4,17 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-/* "4x-UltraSharp.safetensors" is called 4x-ultrasharp. False: it has no such ending, or a name that makes no id. */
-static bool make_id(const char *name, char id[KN_NAME_BYTES]) {
-    static const char ending[] = ".safetensors";
-    size_t len = strlen(name), n = len > sizeof ending - 1 ? len - (sizeof ending - 1) : 0;
-    if (!n || n >= KN_NAME_BYTES || strcmp(name + n, ending) != 0)
+bool kn_upscaler_id_of(const char *name, size_t len, char ret[KN_NAME_BYTES]) {
+    if (!len || len >= KN_NAME_BYTES)
         return false;
-    for (size_t i = 0; i < n; i++)
-        id[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 32 : name[i] == ' ' ? '-' : name[i]);
-    id[n] = 0;
-    return kn_name_is_valid(id, n);
+    for (size_t i = 0; i < len; i++)
+        ret[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 32 : name[i] == ' ' ? '-' : name[i]);
+    ret[len] = 0;
+    return kn_name_is_valid(ret, len);
+}
+
+/* False: it has no such ending, or a name that makes no id. */
+static bool make_id(const char *file, char id[KN_NAME_BYTES]) {
+    static const char ending[] = ".safetensors";
+    size_t len = strlen(file), n = len > sizeof ending - 1 ? len - (sizeof ending - 1) : 0;
+    return n && strcmp(file + n, ending) == 0 && kn_upscaler_id_of(file, n, id);
 }
 
 static int by_id(const void *a, const void *b) {
@@ -29,13 +34,38 @@ void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret) {
     DIR *d = opendir(folder);
     for (struct dirent *e; d && ret->count < KN_UPSCALERS_MAX && (e = readdir(d));) {
         kn_upscale_choice u = { .file = NULL };
-        if (make_id(e->d_name, u.id) && !kn_upscaler_named(ret, u.id) && (u.file = strdup(e->d_name)))
+        struct stat st;
+        if (!make_id(e->d_name, u.id) || kn_upscaler_named(ret, u.id) || fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+            continue;
+        u.bytes = st.st_size;
+        u.changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        if ((u.file = strdup(e->d_name)))
             ret->items[ret->count++] = u;
     }
     if (d)
         closedir(d);
     free(folder);
     qsort(ret->items + 1, ret->count - 1, sizeof ret->items[0], by_id);
+}
+
+bool kn_upscalers_recall(kn_store *s, kn_upscaler_list *l, kn_error *err) {
+    kn_query r = kn_query_open(s, err, "SELECT file, bytes, changed_ns, factor FROM upscalers", "");
+    while (kn_query_next(&r)) {
+        for (size_t i = 0; i < l->count; i++) {
+            kn_upscale_choice *u = &l->items[i];
+            if (!u->file || strcmp(u->file, kn_query_text(&r, 0)) != 0 || u->bytes != kn_query_int(&r, 1) ||
+                u->changed_ns != kn_query_int(&r, 2))
+                continue;
+            u->measured = true;
+            u->factor = (uint32_t)kn_query_int(&r, 3);
+        }
+    }
+    return kn_query_close(&r);
+}
+
+bool kn_upscalers_learn(kn_store *s, const kn_upscale_choice *u, kn_error *err) {
+    return kn_store_do(s, err, NULL, "INSERT OR REPLACE INTO upscalers VALUES (?, ?, ?, ?)", "tiii", u->file, u->bytes,
+                       u->changed_ns, (int64_t)u->factor);
 }
 
 void kn_upscalers_free(kn_upscaler_list *l) {
@@ -55,9 +85,10 @@ json_t *kn_upscalers_json(const kn_upscaler_list *l) {
     json_t *list = json_array();
     for (size_t i = 0; i < l->count; i++) {
         const kn_upscale_choice *u = &l->items[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:n, s:b, s:n, s:b}", "id", u->id, "title",
+        json_t *factor = u->factor ? json_integer(u->factor) : json_null();
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:b, s:n, s:b}", "id", u->id, "title",
                                               u->file ? u->id : "Lanczos", "kind", u->file ? "model" : "filter",
-                                              "factor", "installed", 1, "license", "experimental", 0));
+                                              "factor", factor, "installed", 1, "license", "experimental", 0));
     }
     return list;
 }

@@ -8,9 +8,10 @@
 
 #include "base/text.h"
 #include "image/parameters.h"
-#include "image/png.h"
 #include "image/read.h"
 #include "image/transform.h"
+#include "image/write.h"
+#include "pipelines/inpaint.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
 #include "workers/workflows.h"
@@ -104,6 +105,7 @@ struct job {
     const kn_draw_listener *listener;
     kn_image pictures[KN_RECIPE_REFERENCES_MAX + 2]; /* references, the one to start from, its mask; owned */
     int picture_count;
+    bool enlarged; /* the picture to another size than it was drawn at */
     kn_settings settings;
     kn_draw_report report;
 };
@@ -173,14 +175,17 @@ static bool draw(struct job *j, kn_model *m, kn_image *ret, kn_error *err) {
     return kn_model_draw(m, &j->settings.recipe, &hooks, ret, &j->report, err);
 }
 
-static bool write_png(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *png, kn_error *err) {
+/* m: NULL: there are no settings to tell. */
+static bool write_file(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *file, kn_error *err) {
     KN_AUTO_BUF text;
+    kn_image_form form = { .kind = j->asked->kind, .quality = j->asked->quality };
     kn_buf_init(&text, TEXT_BYTES);
-    bool metadata = j->asked->metadata;
-    if (metadata && !kn_settings_describe(&j->settings, m->choice.profile->name, &text, err))
-        return false;
-    const kn_png_text parameters = { KN_PARAMETERS_KEY, text.data };
-    return kn_png_write(picture, &parameters, metadata, png, err);
+    if (m && j->asked->metadata) {
+        if (!kn_settings_describe(&j->settings, m->choice.profile->name, &text, err))
+            return false;
+        form.parameters = text.data;
+    }
+    return kn_image_write(picture, &form, file, err);
 }
 
 /* Numbers and names only: nothing of the prompt. */
@@ -211,6 +216,11 @@ static bool write_report(const struct job *j, const kn_model *m, const kn_image 
 
 /* ---- another size ---- */
 
+static bool has_device(kn_drawer *d, kn_error *err) {
+    unsigned threads = d->wish.threads.given ? (unsigned)d->wish.threads.value : 0;
+    return d->device || kn_device_open_cpu(threads, &d->device, err);
+}
+
 static bool open_upscaler(kn_drawer *d, const char *name, kn_error *err) {
     if (is_same(name, d->upscaler_name))
         return true;
@@ -224,10 +234,8 @@ static bool open_upscaler(kn_drawer *d, const char *name, kn_error *err) {
         free(path);
         return kn_fail_nomem(err, strlen(name));
     }
-    unsigned threads = d->wish.threads.given ? (unsigned)d->wish.threads.value : 0;
     bool exact = d->wish.precision && strcmp(d->wish.precision, "exact") == 0;
-    bool ok = (d->device || kn_device_open_cpu(threads, &d->device, err)) &&
-              kn_upscaler_open(path, d->device, exact ? KN_EXACT : KN_FAST, &d->upscaler, err);
+    bool ok = has_device(d, err) && kn_upscaler_open(path, d->device, exact ? KN_EXACT : KN_FAST, &d->upscaler, err);
     free(path);
     if (!ok)
         close_upscaler(d);
@@ -264,23 +272,62 @@ static kn_job_code bring_to_size(struct job *j, kn_drawer *d, kn_image *picture,
         return kn_job_code_of_error(err);
     kn_image_free(picture);
     *picture = larger;
+    j->enlarged = true;
     return KN_JOB_DONE;
 }
 
-static kn_job_code resize_only(struct job *j, kn_drawer *d, kn_buf *png, kn_buf *report, kn_error *err) {
+kn_job_code kn_measure_job(kn_drawer *d, const char *path, uint32_t *ret, kn_error *err) {
+    kn_upscaler *u = NULL;
+    if (!has_device(d, err) || !kn_upscaler_open(path, d->device, KN_FAST, &u, err))
+        return code_of_opening(err);
+    *ret = kn_upscaler_about(u).scale;
+    kn_upscaler_close(u);
+    return KN_JOB_DONE;
+}
+
+static bool add_alpha(kn_image *picture, kn_error *err) {
+    kn_image rgba = { 0 };
+    if (picture->channels == 4)
+        return true;
+    if (!kn_image_new(picture->width, picture->height, 4, &rgba, err))
+        return false;
+    for (size_t i = 0, n = (size_t)rgba.width * rgba.height; i < n; i++) {
+        memcpy(rgba.pixels + 4 * i, picture->pixels + 3 * i, 3);
+        rgba.pixels[4 * i + 3] = 255;
+    }
+    kn_image_free(picture);
+    *picture = rgba;
+    return true;
+}
+
+/* A source that the model could not work on as it is was drawn smaller, all of it: what its mask keeps comes back. */
+static bool restore_source(const struct job *j, kn_image *picture, kn_error *err) {
+    const kn_image *source = &j->pictures[j->asked->reference_count];
+    const kn_inpaint_wish wish = { .mask = &j->pictures[j->asked->reference_count + 1] };
+    if (!j->asked->mask.len || !j->enlarged || source->width != picture->width || source->height != picture->height)
+        return true;
+    if (!add_alpha(picture, err) ||
+        !kn_inpaint_restore(&wish, source, (double)source->width / j->settings.recipe.width, picture, err))
+        return false;
+    if (j->asked->opaque)
+        kn_image_make_opaque(picture);
+    return true;
+}
+
+static kn_job_code resize_only(struct job *j, kn_drawer *d, kn_buf *file, kn_buf *report, kn_error *err) {
     if (!read_pictures(j, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
     kn_image *picture = &j->pictures[j->picture_count - 1];
     kn_job_code code = bring_to_size(j, d, picture, err);
     if (code != KN_JOB_DONE)
         return code;
-    bool ok = kn_png_write(picture, NULL, 0, png, err) &&
+    bool ok = write_file(j, NULL, picture, file, err) &&
               (kn_buf_printf(report, "{\"width\":%u,\"height\":%u}", picture->width, picture->height) ||
                kn_fail_nomem(err, report->limit));
     return ok ? KN_JOB_DONE : KN_JOB_FAILED;
 }
 
-static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *png, kn_buf *report, kn_error *err) {
+static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *file, kn_buf *report, kn_error *err) {
     kn_image picture = { 0 };
     if (!read_pictures(j, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
@@ -291,20 +338,22 @@ static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *png, kn
     if (j->asked->opaque)
         kn_image_make_opaque(&picture);
     kn_job_code code = j->asked->size.width ? bring_to_size(j, d, &picture, err) : KN_JOB_DONE;
-    if (code == KN_JOB_DONE && !(write_png(j, m, &picture, png, err) && write_report(j, m, &picture, report, err)))
+    if (code == KN_JOB_DONE && !restore_source(j, &picture, err))
+        code = kn_job_code_of_error(err);
+    if (code == KN_JOB_DONE && !(write_file(j, m, &picture, file, err) && write_report(j, m, &picture, report, err)))
         code = KN_JOB_FAILED;
     kn_image_free(&picture);
     return code;
 }
 
-static kn_job_code do_job(struct job *j, kn_drawer *d, kn_buf *png, kn_buf *report, kn_error *err) {
+static kn_job_code do_job(struct job *j, kn_drawer *d, kn_buf *file, kn_buf *report, kn_error *err) {
     if (!j->asked->prompt)
-        return resize_only(j, d, png, report, err);
+        return resize_only(j, d, file, report, err);
     kn_job_code code = open_model(d, j->asked, err);
-    return code == KN_JOB_DONE ? run(j, d, d->model, png, report, err) : code;
+    return code == KN_JOB_DONE ? run(j, d, d->model, file, report, err) : code;
 }
 
-kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *png,
+kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *file,
                         kn_buf *report, bool *large, kn_error *err) {
     kn_image_recipe asked = { 0 };
     kn_job_code code = kn_image_recipe_read(recipe, len, true, &asked, NULL, err);
@@ -313,8 +362,8 @@ kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_d
     struct job j = { .asked = &asked, .listener = listener };
     *large = asked.size.width;
     if (*large)
-        kn_buf_init(png, KN_LARGE_BYTES);
-    code = do_job(&j, d, png, report, err);
+        kn_buf_init(file, KN_LARGE_BYTES);
+    code = do_job(&j, d, file, report, err);
     kn_settings_free(&j.settings);
     for (int i = 0; i < j.picture_count; i++)
         kn_image_free(&j.pictures[i]);

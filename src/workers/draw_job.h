@@ -29,9 +29,12 @@ typedef struct kn_draw_listener {
     const atomic_bool *stop;
 } kn_draw_listener;
 
-/* *large: the picture was brought to a size of its own. *png: the file, empty memory with its limit; *report: what
- * there is to say about it, a JSON object, likewise. */
-kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *png,
+/* *large: the picture was brought to a size of its own. *file: empty memory with its limit; *report: what there is to
+ * say about it, a JSON object, likewise. */
+kn_job_code kn_draw_job(kn_drawer *d, const char *recipe, size_t len, const kn_draw_listener *listener, kn_buf *file,
                         kn_buf *report, bool *large, kn_error *err);
+
+/* By how much a file of upscalers enlarges, from its names and shapes. */
+kn_job_code kn_measure_job(kn_drawer *d, const char *path, uint32_t *ret, kn_error *err);
 
 #endif

@@ -16,19 +16,22 @@
 typedef enum kn_frame_kind {
     /* The worker says: */
     KN_FRAME_PREVIEW = 1,  /* step, steps, width, height: 4 bytes each; then a PNG file */
-    KN_FRAME_FINAL = 2,    /* a PNG file; the job is done */
+    KN_FRAME_FINAL = 2,    /* a picture file; the job is done */
     KN_FRAME_READY = 3,    /* once, first: what protection is missing, as words with spaces between; mostly nothing */
     KN_FRAME_PROGRESS = 4, /* phase (kn_frame_phase), step, steps: 4 bytes each */
     KN_FRAME_REPORT = 5,   /* before the final: a JSON object about the picture */
     KN_FRAME_FAILED = 6,   /* a word of codes.h, a line end, a sentence; the job is done */
     KN_FRAME_PICTURE = 7,  /* width, height, has transparency: 4 bytes each; then a PNG file; the job is done */
-    KN_FRAME_LARGE = 8,    /* a PNG file of a picture that was brought to a size of its own; the job is done */
+    KN_FRAME_LARGE = 8,    /* a file of a picture that was brought to a size or format of its own; the job is done */
+    KN_FRAME_FACTOR = 9,   /* by how much an upscaler enlarges: 4 bytes; the job is done */
 
     /* The server says: */
     KN_FRAME_DRAW = 16,         /* a recipe (recipe.h) */
     KN_FRAME_DRAW_PREVIEW = 17, /* the same, with previews */
     KN_FRAME_READ_PICTURE = 18, /* largest side or 0: 4 bytes; then a picture file of any kind */
     KN_FRAME_CANCEL = 19,       /* nothing; stops the job that came before it */
+    KN_FRAME_CONVERT = 20,      /* format (kn_frame_format), quality: 4 bytes each; then one of our own picture files */
+    KN_FRAME_MEASURE = 21,      /* the path of an upscaler's file */
 } kn_frame_kind;
 
 typedef enum kn_frame_phase {
@@ -39,6 +42,8 @@ typedef enum kn_frame_phase {
     KN_PHASE_ENLARGE, /* tile by tile */
     KN_PHASES,
 } kn_frame_phase;
+
+typedef enum kn_frame_format { KN_FORMAT_PNG, KN_FORMAT_JPEG, KN_FORMAT_WEBP, KN_FORMATS } kn_frame_format;
 
 enum {
     KN_FRAME_HEADER = 9,

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/json_form.h"
 
-enum { WORD = 4, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 22 };
+enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 22 };
 
 typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
 typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
@@ -18,7 +19,7 @@ typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
 /* What a job is on its way: sent, answered, told of. */
 struct job {
     kn_image_listener listener;
-    uint8_t head[KN_FRAME_HEADER + WORD]; /* of its frame, and the number that may come before the body */
+    uint8_t head[KN_FRAME_HEADER + NUMBERS * WORD]; /* of its frame, and the numbers that may come before the body */
     size_t head_len;
     const uint8_t *body;
     size_t body_len, sent; /* sent: of both */
@@ -111,8 +112,8 @@ static void keep_answer(kn_image_process *p, size_t numbers) {
     p->answer = p->reader.payload;
     p->reader.len = 0;
     kn_buf_init(&p->reader.payload, 0);
-    p->result.png = (const uint8_t *)p->answer.data + numbers * WORD;
-    p->result.png_len = p->answer.len - numbers * WORD;
+    p->result.file = (const uint8_t *)p->answer.data + numbers * WORD;
+    p->result.len = p->answer.len - numbers * WORD;
 }
 
 static void hear_failure(kn_image_process *p) {
@@ -154,11 +155,38 @@ static bool hear_picture(kn_image_process *p) {
     return true;
 }
 
+/* The size of what was drawn is in it, among what is of no interest here. */
+static bool hear_report(kn_image_process *p) {
+    static const char *const keys[] = { "width", "height" };
+    uint32_t *const sizes[] = { &p->result.width, &p->result.height };
+    kn_error err = { 0 };
+    kn_json_reader j;
+    kn_form f;
+    kn_buf_free(&p->report);
+    kn_buf_init(&p->report, p->reader.payload.len);
+    if (!kn_buf_add(&p->report, p->reader.payload.data, p->reader.payload.len))
+        return false;
+    kn_json_begin_inside(&j, (kn_json_text){ p->report.data, p->report.len }, "the report", &err);
+    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
+    f.tolerant = true;
+    for (int key; kn_form_next(&f, &key);) {
+        uint64_t side = 0;
+        kn_form_u64(&f, 0, UINT32_MAX, &side);
+        *sizes[key] = (uint32_t)side;
+    }
+    return kn_form_finish(&f);
+}
+
+static bool hear_factor(kn_image_process *p) {
+    p->result.factor = kn_frame_get((const uint8_t *)p->reader.payload.data);
+    end_job(p, KN_JOB_DONE);
+    return true;
+}
+
 /* False: this has no place here. */
 static bool hear(kn_image_process *p) {
-    const kn_buf *payload = &p->reader.payload;
     if (p->reader.kind == KN_FRAME_READY) {
-        snprintf(p->missing, sizeof p->missing, "%s", payload->data);
+        snprintf(p->missing, sizeof p->missing, "%s", p->reader.payload.data);
         return true;
     }
     const struct job *j = p->job;
@@ -169,10 +197,8 @@ static bool hear(kn_image_process *p) {
     case KN_FRAME_PROGRESS: return hear_progress(p);
     case KN_FRAME_PICTURE: return hear_picture(p);
     case KN_FRAME_FAILED: hear_failure(p); return true;
-    case KN_FRAME_REPORT:
-        kn_buf_free(&p->report);
-        kn_buf_init(&p->report, payload->len);
-        return kn_buf_add(&p->report, payload->data, payload->len);
+    case KN_FRAME_REPORT: return hear_report(p);
+    case KN_FRAME_FACTOR: return hear_factor(p);
     default: /* the final */
         keep_answer(p, 0);
         end_job(p, KN_JOB_DONE);
@@ -464,9 +490,9 @@ void kn_image_process_free(kn_image_process *p) {
     free(p);
 }
 
-static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *number, const void *body, size_t len,
-                     const kn_image_listener *listener, kn_error *err) {
-    size_t words = number ? WORD : 0;
+static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *numbers, size_t count, const void *body,
+                     size_t len, const kn_image_listener *listener, kn_error *err) {
+    size_t words = count * WORD;
     if (p->job)
         return kn_fail(err, KN_E_USAGE, "the image worker has a job already");
     if (len + words > kn_frame_limit(kind))
@@ -477,8 +503,8 @@ static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *number,
         return kn_fail_nomem(err, sizeof *j);
     *j = (struct job){ .listener = *listener, .head_len = KN_FRAME_HEADER + words, .body = body, .body_len = len };
     kn_frame_header(kind, len + words, j->head);
-    if (number)
-        kn_frame_put(j->head + KN_FRAME_HEADER, *number);
+    for (size_t i = 0; i < count; i++)
+        kn_frame_put(j->head + KN_FRAME_HEADER + i * WORD, numbers[i]);
     p->job = j;
     p->result = (kn_image_result){ 0 };
     p->failure = (kn_error){ 0 };
@@ -490,12 +516,23 @@ static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *number,
 
 bool kn_image_process_draw(kn_image_process *p, const char *recipe, size_t len, bool previews,
                            const kn_image_listener *listener, kn_error *err) {
-    return take_job(p, previews ? KN_FRAME_DRAW_PREVIEW : KN_FRAME_DRAW, NULL, recipe, len, listener, err);
+    return take_job(p, previews ? KN_FRAME_DRAW_PREVIEW : KN_FRAME_DRAW, NULL, 0, recipe, len, listener, err);
 }
 
 bool kn_image_process_read(kn_image_process *p, const void *file, size_t len, uint32_t largest,
                            const kn_image_listener *listener, kn_error *err) {
-    return take_job(p, KN_FRAME_READ_PICTURE, &largest, file, len, listener, err);
+    return take_job(p, KN_FRAME_READ_PICTURE, &largest, 1, file, len, listener, err);
+}
+
+bool kn_image_process_convert(kn_image_process *p, const void *file, size_t len, kn_frame_format format,
+                              uint32_t quality, const kn_image_listener *listener, kn_error *err) {
+    const uint32_t numbers[] = { (uint32_t)format, quality };
+    return take_job(p, KN_FRAME_CONVERT, numbers, KN_COUNT(numbers), file, len, listener, err);
+}
+
+bool kn_image_process_measure(kn_image_process *p, const char *upscaler, const kn_image_listener *listener,
+                              kn_error *err) {
+    return take_job(p, KN_FRAME_MEASURE, NULL, 0, upscaler, strlen(upscaler), listener, err);
 }
 
 void kn_image_process_cancel(kn_image_process *p) {

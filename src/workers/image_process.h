@@ -47,11 +47,12 @@ typedef struct kn_image_process_options {
 typedef struct kn_image_result {
     kn_job_code code;
     const char *sentence; /* what went wrong, for people at this machine: it may name files. "" if nothing did */
-    const uint8_t *png;   /* NULL unless the code is KN_JOB_DONE */
-    size_t png_len;
-    const char *report;     /* a JSON object about a drawn picture; "" for one that was read */
-    uint32_t width, height; /* of a picture that was read, as it came */
-    bool is_transparent;    /* the same */
+    const uint8_t *file;  /* a picture; NULL unless the code is KN_JOB_DONE and the job made one */
+    size_t len;
+    const char *report;     /* a JSON object about a drawn picture; else "" */
+    uint32_t width, height; /* of a drawn picture, or of one that was read, as it came; 0: unknown */
+    bool is_transparent;    /* a picture that was read */
+    uint32_t factor;        /* of an upscaler that was measured */
     bool forced;            /* the process had to be killed */
     bool lost;              /* it ended by itself, or somebody else killed it, without a word about the job */
 } kn_image_result;
@@ -69,12 +70,17 @@ bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_imag
 /* Kills the worker if there is one; `done` does not come any more. NULL is fine. */
 void kn_image_process_free(kn_image_process *p);
 
-/* Both are false only if there is a job already or what is given is too large; the listener is copied, the bytes must
- * stay until `done`. largest: see picture_job.h. */
+/* All are false only if there is a job already or what is given is too large; the listener is copied, the bytes must
+ * stay until `done`. largest: see picture_job.h. One of our own pictures is converted, so that what it says of itself
+ * goes with it. */
 bool kn_image_process_draw(kn_image_process *p, const char *recipe, size_t len, bool previews,
                            const kn_image_listener *listener, kn_error *err);
 bool kn_image_process_read(kn_image_process *p, const void *file, size_t len, uint32_t largest,
                            const kn_image_listener *listener, kn_error *err);
+bool kn_image_process_convert(kn_image_process *p, const void *file, size_t len, kn_frame_format format,
+                              uint32_t quality, const kn_image_listener *listener, kn_error *err);
+bool kn_image_process_measure(kn_image_process *p, const char *upscaler, const kn_image_listener *listener,
+                              kn_error *err);
 
 /* Asks the job to stop; does nothing without one. */
 void kn_image_process_cancel(kn_image_process *p);

@@ -77,25 +77,25 @@ static void say_preview(void *ctx, int step, int steps, const kn_image *picture)
 
 /* ---- jobs ---- */
 
-static kn_job_code draw(struct work *w, const kn_buf *recipe, bool progress, bool previews, kn_buf *png, kn_buf *report,
-                        bool *large, kn_error *err) {
+static kn_job_code draw(struct work *w, const kn_buf *recipe, bool progress, bool previews, kn_buf *file,
+                        kn_buf *report, bool *large, kn_error *err) {
     const kn_draw_listener listener = { .progress = progress ? say_progress : NULL,
                                         .preview = previews ? say_preview : NULL,
                                         .stop = &w->inbox.stop };
-    kn_buf_init(png, KN_FINAL_BYTES);
+    kn_buf_init(file, KN_FINAL_BYTES);
     kn_buf_init(report, REPORT_BYTES);
-    return kn_draw_job(&w->drawer, recipe->data, recipe->len, &listener, png, report, large, err);
+    return kn_draw_job(&w->drawer, recipe->data, recipe->len, &listener, file, report, large, err);
 }
 
 static void draw_in_session(struct work *w, const kn_buf *recipe, bool previews) {
-    KN_AUTO_BUF png;
+    KN_AUTO_BUF file;
     KN_AUTO_BUF report;
     kn_error err = { 0 };
     bool large = false;
-    kn_job_code code = draw(w, recipe, true, previews, &png, &report, &large, &err);
+    kn_job_code code = draw(w, recipe, true, previews, &file, &report, &large, &err);
     if (code == KN_JOB_DONE) {
         say(KN_FRAME_REPORT, NULL, 0, report.data, report.len);
-        say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, png.data, png.len);
+        say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, file.data, file.len);
     } else {
         say_failure(w, code, &err);
     }
@@ -115,6 +115,42 @@ static void read_in_session(const struct work *w, const kn_buf *payload) {
         say_failure(w, code, &err);
 }
 
+/* payload: a format and the quality, then the file. */
+static void convert_in_session(const struct work *w, const kn_buf *payload) {
+    static const kn_image_kind kinds[KN_FORMATS] = { KN_IMAGE_PNG, KN_IMAGE_JPEG, KN_IMAGE_WEBP };
+    KN_AUTO_BUF file;
+    kn_error err = { 0 };
+    const uint8_t *numbers = (const uint8_t *)payload->data;
+    uint32_t format = KN_MIN(kn_frame_get(numbers), (uint32_t)KN_FORMATS - 1);
+    uint32_t quality = KN_MIN(KN_MAX(kn_frame_get(numbers + WORD), 1u), 100u);
+    kn_buf_init(&file, KN_LARGE_BYTES);
+    kn_job_code code =
+        kn_convert_job(payload->data + 2 * WORD, payload->len - 2 * WORD, kinds[format], quality, &file, &err);
+    if (code == KN_JOB_DONE)
+        say(KN_FRAME_LARGE, NULL, 0, file.data, file.len);
+    else
+        say_failure(w, code, &err);
+}
+
+static void measure_in_session(struct work *w, const kn_buf *path) {
+    kn_error err = { 0 };
+    uint32_t factor = 0;
+    kn_job_code code = kn_measure_job(&w->drawer, path->data, &factor, &err);
+    if (code == KN_JOB_DONE)
+        say(KN_FRAME_FACTOR, &factor, 1, NULL, 0);
+    else
+        say_failure(w, code, &err);
+}
+
+static void do_in_session(struct work *w, unsigned kind, const kn_buf *payload) {
+    switch (kind) {
+    case KN_FRAME_READ_PICTURE: read_in_session(w, payload); break;
+    case KN_FRAME_CONVERT: convert_in_session(w, payload); break;
+    case KN_FRAME_MEASURE: measure_in_session(w, payload); break;
+    default: draw_in_session(w, payload, kind == KN_FRAME_DRAW_PREVIEW);
+    }
+}
+
 static int serve_session(struct work *w, unsigned missing) {
     char words[80] = "";
     unsigned kind = 0;
@@ -126,10 +162,7 @@ static int serve_session(struct work *w, unsigned missing) {
     if (!say(KN_FRAME_READY, NULL, 0, words, strlen(words)))
         return kn_job_codes[KN_JOB_FAILED].exit_status;
     while (kn_inbox_take(&w->inbox, &kind, &payload)) {
-        if (kind == KN_FRAME_READ_PICTURE)
-            read_in_session(w, &payload);
-        else
-            draw_in_session(w, &payload, kind == KN_FRAME_DRAW_PREVIEW);
+        do_in_session(w, kind, &payload);
         kn_buf_free(&payload);
     }
     return 0;
@@ -156,18 +189,18 @@ static kn_job_code read_recipe(kn_buf *into, kn_error *err) {
 
 static int draw_one(struct work *w) {
     KN_AUTO_BUF recipe;
-    KN_AUTO_BUF png;
+    KN_AUTO_BUF file;
     KN_AUTO_BUF report;
     kn_error err = { 0 };
     bool frames = w->options->frames, large = false;
     kn_buf_init(&recipe, KN_RECIPE_BYTES);
-    kn_buf_init(&png, 0);
+    kn_buf_init(&file, 0);
     kn_buf_init(&report, 0);
     kn_job_code code = read_recipe(&recipe, &err);
     if (code == KN_JOB_DONE)
-        code = draw(w, &recipe, false, frames, &png, &report, &large, &err);
-    if (code == KN_JOB_DONE && !(frames ? say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, png.data, png.len)
-                                        : write_all(png.data, png.len, NULL, 0)))
+        code = draw(w, &recipe, false, frames, &file, &report, &large, &err);
+    if (code == KN_JOB_DONE && !(frames ? say(large ? KN_FRAME_LARGE : KN_FRAME_FINAL, NULL, 0, file.data, file.len)
+                                        : write_all(file.data, file.len, NULL, 0)))
         code = KN_JOB_FAILED;
     if (code != KN_JOB_DONE)
         say_failure(w, code, &err);

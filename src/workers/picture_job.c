@@ -6,6 +6,10 @@
 #include "image/read.h"
 #include "image/resize.h"
 #include "image/transform.h"
+#include "image/write.h"
+#include "workers/frames.h"
+
+enum { TEXT_BYTES = 1 << 20 };
 
 static uint32_t scaled(uint32_t side, double by) {
     return (uint32_t)KN_MAX(lround(side * by), 1);
@@ -36,6 +40,24 @@ kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_pi
             kn_image_drop_alpha(&picture);
         ok = ok && kn_png_write(&picture, NULL, 0, png, err);
     }
+    kn_image_free(&picture);
+    return ok ? KN_JOB_DONE : err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
+}
+
+kn_job_code kn_convert_job(const void *from, size_t len, kn_image_kind kind, unsigned quality, kn_buf *file,
+                           kn_error *err) {
+    KN_AUTO_BUF text;
+    kn_image_limits limits = KN_IMAGE_LIMITS;
+    kn_image picture = { 0 };
+    kn_image_form form = { .kind = kind, .quality = quality };
+    limits.bytes = KN_LARGE_BYTES;
+    kn_buf_init(&text, TEXT_BYTES);
+    bool ok = kn_image_read(from, len, &limits, &picture, err);
+    if (ok && !kn_image_is_transparent(&picture))
+        kn_image_drop_alpha(&picture);
+    if (ok && kn_image_parameters(from, len, &text) && kn_image_has_room(kind, text.data))
+        form.parameters = text.data;
+    ok = ok && kn_image_write(&picture, &form, file, err);
     kn_image_free(&picture);
     return ok ? KN_JOB_DONE : err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "image/image.h"
 #include "workers/codes.h"
 
 /* What there is to say about it. */
@@ -16,6 +17,10 @@ typedef struct kn_picture_facts {
 
 /* largest: of the longer side, 0: as it is. png: adds to it. */
 kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_picture_facts *ret, kn_buf *png,
+                           kn_error *err);
+
+/* One of our own pictures in another format, with the recipe text that it has. file: adds to it. */
+kn_job_code kn_convert_job(const void *from, size_t len, kn_image_kind kind, unsigned quality, kn_buf *file,
                            kn_error *err);
 
 #endif

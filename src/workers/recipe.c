@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/json_form.h"
 #include "base/text.h"
+#include "image/write.h"
 
 const kn_workflow kn_workflows[KN_WORKFLOWS] = {
     { .id = "qwen-image-2512-text-to-image/v1",
@@ -42,6 +43,8 @@ enum {
     OUTPAINT,
     SHOW_REGION,
     RESULT,
+    FORMAT,
+    QUALITY,
 };
 static const char *const keys[] = {
     [WORKFLOW] = "workflow",
@@ -66,6 +69,8 @@ static const char *const keys[] = {
     [OUTPAINT] = "outpaint",
     [SHOW_REGION] = "show_region",
     [RESULT] = "result",
+    [FORMAT] = "format",
+    [QUALITY] = "quality",
 };
 
 enum { NAME_BYTES = 128, SIDE_STEP = 16, SHIFT_MAX = 100 };
@@ -256,6 +261,20 @@ static void take_result(struct reading *r) {
     kn_form_need(&f, RESULT_HEIGHT);
 }
 
+static void take_format(struct reading *r) {
+    static const char *const words[] = { "png", "jpeg", "webp" };
+    static const kn_image_kind kinds[] = { KN_IMAGE_PNG, KN_IMAGE_JPEG, KN_IMAGE_WEBP };
+    size_t which = 0;
+    if (kn_form_word(&r->form, words, KN_COUNT(words), &which))
+        r->recipe.kind = kinds[which];
+}
+
+static void take_quality(struct reading *r) {
+    uint64_t quality;
+    if (kn_form_u64(&r->form, 1, 100, &quality))
+        r->recipe.quality = (unsigned)quality;
+}
+
 static void take_value(struct reading *r, int key) {
     kn_image_recipe *to = &r->recipe;
     switch (key) {
@@ -281,6 +300,8 @@ static void take_value(struct reading *r, int key) {
     case OUTPAINT: take_outpaint(r); break;
     case SHOW_REGION: kn_form_bool(&r->form, &to->show_region); break;
     case RESULT: take_result(r); break;
+    case FORMAT: take_format(r); break;
+    case QUALITY: take_quality(r); break;
     }
 }
 
@@ -323,7 +344,9 @@ static bool is_extra(int key) {
     case MASK:
     case OUTPAINT:
     case SHOW_REGION:
-    case RESULT: return true;
+    case RESULT:
+    case FORMAT:
+    case QUALITY: return true;
     default: return false;
     }
 }
@@ -353,6 +376,8 @@ static void read_all(struct reading *r, kn_json_reader *j) {
 static kn_job_code read_text(struct reading *r, const char *text, size_t len, kn_image_recipe *ret, kn_buf *pointer,
                              kn_error *err) {
     kn_json_reader j;
+    r->recipe.kind = KN_IMAGE_PNG;
+    r->recipe.quality = KN_IMAGE_QUALITY;
     kn_json_begin_inside(&j, (kn_json_text){ text, len }, "the recipe", err);
     read_all(r, &j);
     bool ok = kn_json_finish(&j), placed = ok || !pointer || kn_form_pointer(&r->form, pointer);

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "image/canvas.h"
+#include "image/image.h"
 #include "sampling/schedule.h"
 #include "workers/codes.h"
 
@@ -56,7 +57,9 @@ typedef struct kn_image_recipe {
     uint64_t seed; /* below 2^63 */
     bool seed_given;
     char *sampler, *scheduler; /* NULL: the model's */
-    bool metadata, opaque;     /* settings inside the PNG; no transparency */
+    bool metadata, opaque;     /* settings inside the file; no transparency */
+    kn_image_kind kind;        /* of the file: KN_IMAGE_PNG, KN_IMAGE_JPEG or KN_IMAGE_WEBP */
+    unsigned quality;          /* of the last two, 1 … 100 */
     int reference_count;
     kn_buf references[KN_RECIPE_REFERENCES_MAX]; /* files; empty if they were not asked for */
     kn_buf init_image;                           /* a file; empty: none */

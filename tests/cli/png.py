@@ -1,4 +1,4 @@
-"""PNG files in plain Python: 8-bit RGB and RGBA without interlacing, checked to the last byte."""
+"""PNG files in plain Python: 8-bit RGB and RGBA without interlacing, checked to the last byte, and written."""
 
 import struct
 import zlib
@@ -18,6 +18,22 @@ def chunks(data):
         yield kind, body
         at += 12 + size
     assert at == len(data), f"{len(data) - at} bytes after the end"
+
+
+def png_file(width, height, colour, rows):
+    """Of 8 bits, from rows that are not filtered."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    return SIGNATURE + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def coloured(width, height, pixel):
+    """A picture file of what pixel(x, y) gives."""
+    rows = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(width)) for y in range(height))
+    return png_file(width, height, 2, rows)
 
 
 def text_of(kind, body):

@@ -1,7 +1,10 @@
-/* Any bytes as a picture file of any kind: what is read must be whole and in bounds, what is not must have a reason. */
+/* Any bytes as a picture file of any kind: what is read must be whole and in bounds, what is not must have a reason.
+ * The text in its notes is UTF-8 or nothing. */
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "image/read.h"
+#include "image/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,5 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else if (err.code == KN_OK) {
         abort();
     }
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 1 << 16);
+    bool any = kn_image_parameters(data, size, &text);
+    if (any ? kn_utf8_check(text.data, text.len) != text.len : text.len)
+        abort();
     return 0;
 }

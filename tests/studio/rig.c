@@ -4,8 +4,7 @@
  *
  * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. What becomes
  * of a picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
- * the whole process as if by the hand of the kernel. JPEG and WebP it only pretends to write: they begin like such
- * files and hold nothing. */
+ * the whole process as if by the hand of the kernel. An upscaler enlarges by the first digit of its file. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "image/png.h"
 #include "image/read.h"
 #include "image/resize.h"
+#include "image/write.h"
 #include "studio/api.h"
 
 static struct {
@@ -57,19 +57,17 @@ static bool is_to_fail(const char *prompt, kn_task_failure *ret) {
     return false;
 }
 
-static bool draw_grey(uint32_t width, uint32_t height, kn_buf *into) {
+static const kn_image_kind kinds[] = { KN_IMAGE_PNG, KN_IMAGE_JPEG, KN_IMAGE_WEBP };
+
+static bool draw_grey(kn_picture_format format, uint32_t width, uint32_t height, kn_buf *into) {
+    const kn_image_form form = { .kind = kinds[format], .quality = KN_IMAGE_QUALITY };
     kn_image grey;
     if (!kn_image_new(width, height, 3, &grey, NULL))
         return false;
     memset(grey.pixels, 128, (size_t)width * height * 3);
-    bool ok = kn_png_write(&grey, NULL, 0, into, NULL);
+    bool ok = kn_image_write(&grey, &form, into, NULL);
     kn_image_free(&grey);
     return ok;
-}
-
-static bool draw(kn_picture_format format, uint32_t width, uint32_t height, kn_buf *into) {
-    static const char *const starts[] = { [KN_PICTURE_JPEG] = "\xff\xd8\xff\xd9", [KN_PICTURE_WEBP] = "RIFF0000WEBP" };
-    return format == KN_PICTURE_PNG ? draw_grey(width, height, into) : kn_buf_add_text(into, starts[format]);
 }
 
 static void go_on(kn_timer *t) {
@@ -82,7 +80,7 @@ static void go_on(kn_timer *t) {
         picture.heard->failed(picture.ctx, KN_TASK_CANCELLED, "");
     } else if (picture.step < picture.steps) {
         picture.heard->progress(picture.ctx, KN_TASK_SAMPLING, ++picture.step, picture.steps);
-        if (draw_grey(16, 16, &png)) {
+        if (draw_grey(KN_PICTURE_PNG, 16, 16, &png)) {
             const kn_task_picture small = { KN_PICTURE_PNG, 16, 16, png.data, png.len };
             picture.heard->preview(picture.ctx, picture.step, &small);
         }
@@ -93,7 +91,7 @@ static void go_on(kn_timer *t) {
         uint32_t width = (uint32_t)json_integer_value(json_object_get(picture.task->plan, "result_width"));
         uint32_t height = (uint32_t)json_integer_value(json_object_get(picture.task->plan, "result_height"));
         kn_picture_format format = picture.task->request->output.format;
-        if (!draw(format, width, height, &png))
+        if (!draw_grey(format, width, height, &png))
             picture.heard->failed(picture.ctx, KN_TASK_OUT_OF_MEMORY, "");
         const kn_task_picture made = { format, width, height, png.data, png.len };
         if (png.len)
@@ -177,6 +175,69 @@ static bool look(void *ctx, const void *data, size_t len, unsigned largest, kn_l
     return true;
 }
 
+/* ---- and writes and measures likewise ---- */
+
+typedef struct answer {
+    kn_task task;
+    kn_converted_fn *converted;
+    kn_measured_fn *measured;
+    void *ctx;
+    kn_buf file;
+    kn_error err;
+    uint32_t factor;
+} answer;
+
+static void tell_answer(kn_task *t) {
+    answer *a = KN_HOLDER(t, answer, task);
+    if (a->measured)
+        a->measured(a->ctx, a->factor, true);
+    else
+        a->converted(a->ctx, a->err.code ? NULL : a->file.data, a->file.len, a->err.text);
+    kn_buf_free(&a->file);
+    free(a);
+}
+
+static answer *new_answer(void *ctx) {
+    answer *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->task.run = tell_answer;
+    a->ctx = ctx;
+    kn_buf_init(&a->file, 64 << 20);
+    kn_loop_later(own.loop, &a->task);
+    return a;
+}
+
+static bool convert(void *ctx, const void *data, size_t len, kn_picture_format format, unsigned quality,
+                    kn_converted_fn *converted, void *converted_ctx) {
+    (void)ctx;
+    answer *a = new_answer(converted_ctx);
+    const kn_image_form form = { .kind = kinds[format], .quality = quality };
+    kn_image image;
+    if (!a)
+        return false;
+    a->converted = converted;
+    if (kn_image_read(data, len, &KN_IMAGE_LIMITS, &image, &a->err)) {
+        kn_image_write(&image, &form, &a->file, &a->err);
+        kn_image_free(&image);
+    }
+    return true;
+}
+
+static bool measure(void *ctx, const char *path, kn_measured_fn *measured, void *measured_ctx) {
+    (void)ctx;
+    answer *a = new_answer(measured_ctx);
+    FILE *file = a ? fopen(path, "re") : NULL;
+    int digit = file ? fgetc(file) : 0;
+    if (!a)
+        return false;
+    a->measured = measured;
+    a->factor = digit > '0' && digit <= '9' ? (uint32_t)(digit - '0') : 0;
+    if (file)
+        fclose(file);
+    return true;
+}
+
 /* ---- the program ---- */
 
 static void leave(void *ctx) {
@@ -200,12 +261,14 @@ static void log_line(void *ctx, const char *line) {
 static bool run(kn_http *http, const char *folder, const char *token, kn_error *err) {
     const kn_studio_runner runner = { .backend = "cpu",
                                       .device = "a rig",
-                                      .formats = 1u << KN_PICTURE_PNG | 1u << KN_PICTURE_JPEG,
+                                      .formats = (1u << KN_PICTURE_FORMATS) - 1,
                                       .kinds = ~0u,
                                       .resizes = true,
                                       .start = start,
                                       .cancel = cancel,
-                                      .look = look };
+                                      .look = look,
+                                      .convert = convert,
+                                      .measure = measure };
     const kn_studio_setup setup = { .loop = own.loop,
                                     .folder = folder,
                                     .models_toml = "/dev/null",

@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import tempfile
 import time
-import zlib
 
+from cli.png import png_file
 from studio import described
 
 PROGRAM = os.environ.get("STUDIO_RIG")
@@ -19,16 +18,6 @@ TOKEN = "0123456789abcdef-studio.token-0123456789"
 PATIENCE = 60
 DOCUMENT = None if described.WHY_NOT else described.Document()
 ENDED = ("completed", "failed", "cancelled")
-
-
-def png_file(width, height, colour, rows):
-    """Of 8 bits, from rows that are not filtered."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def png(width, height, shade=128):

@@ -104,7 +104,8 @@ class Doors(Api):
             ({"prompt": "a", "size": {"mode": "custom", "width": 1, "height": 64}}, "/size/width"),
             ({"prompt": "a", "profile": "nobody"}, "/profile"),
             ({"prompt": "a", "sampler": "nonsense"}, "/sampler"),
-            ({"prompt": "a", "output": {"format": "webp"}}, "/output/format"),
+            ({"prompt": "a", "output": {"format": "gif"}}, "/output/format"),
+            ({"prompt": "a", "output": {"format": "jpeg", "transparent": True}}, "/output/transparent"),
             ({"prompt": "a", "inputs": [{"input_id": "0" * 64, "role": "source"}]}, "/inputs/0/input_id"),
         ):
             self.problem(self.rig.post("/jobs", body), 422, "member_invalid", pointer)
@@ -325,9 +326,46 @@ class Pictures(Api):
             ({"directory": self.rig.folder + "/../x"}, "/directory"),
             ({"directory": "/nonsense/nowhere"}, "/directory"),
             ({"directory": "/proc/self"}, "/directory"),
-            ({"format": "webp", "file_name": "b.webp"}, "/format"),
+            ({"format": "gif", "file_name": "b.gif"}, "/format"),
+            ({"format": "jpeg", "quality": 0, "file_name": "b.jpg"}, "/quality"),
         ):
             self.problem(self.rig.post(f"/gallery/{own}/export", {**body, **change}), 422, pointer=pointer)
+
+    def test_copies_have_the_format_that_is_wanted(self):
+        own = self.item("in another form")
+        starts = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}
+        for name, ending in (("png", "png"), ("jpeg", "jpg"), ("webp", "webp")):
+            answer = self.rig.post(f"/gallery/{own}/export",
+                                   {"directory": self.rig.folder, "format": name, "quality": 80})
+            self.assertEqual((answer.status, answer["path"]),
+                             (201, f"{self.rig.folder}/{own}-in-another-form.{ending}"))
+            with open(answer["path"], "rb") as file:
+                content = file.read()
+            self.assertEqual((content[:len(starts[name])], len(content)), (starts[name], answer["bytes"]))
+            self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "format": name}), 409,
+                         "file_exists")
+
+    def test_results_have_the_format_that_is_wanted(self):
+        for name, ending in (("jpeg", "jpg"), ("webp", "webp")):
+            job = self.rig.ended(self.rig.job("another", output={"format": name, "quality": 50}))
+            result = job["results"][0]
+            self.assertEqual(result["media_type"], "image/" + name)
+            answer = self.rig.get(f"/jobs/{job['id']}/results/0")
+            self.assertEqual((answer.headers["Content-Type"], len(answer.body)), ("image/" + name, result["bytes"]))
+            item = self.rig.get(f"/gallery/{result['gallery_item']}")
+            self.assertEqual(item["media_type"], "image/" + name)
+            folder = os.path.join(self.rig.folder, "studio", "gallery")
+            self.assertIn(f"{item['id']}-another.{ending}", os.listdir(folder))
+            self.assertEqual(self.rig.get(f"/gallery/{item['id']}/thumbnail?size=32").headers["Content-Type"],
+                             "image/png")
+
+    def test_what_has_no_room_in_the_notes_of_a_jpeg_file_is_said_before(self):
+        notes = self.rig.post("/plan", {"prompt": "\u5c0f" * 32000, "output": {"format": "jpeg"}})["notes"]
+        self.assertIn("metadata_dropped", [note["code"] for note in notes])
+        for prompt, output in (("\u5c0f" * 30000, {"format": "jpeg"}), ("a" * 32000, {"format": "webp"}),
+                               ("a" * 32000, {"format": "jpeg", "embed_metadata": False})):
+            notes = self.rig.post("/plan", {"prompt": prompt, "output": output})["notes"]
+            self.assertNotIn("metadata_dropped", [note["code"] for note in notes])
 
     def test_new_pictures_are_copied_to_the_output_directory(self):
         folder = os.path.join(self.rig.folder, "out")
@@ -358,7 +396,8 @@ class Service(Api):
         for word in ("stop", "start", "restart"):
             self.assertEqual(self.rig.post("/engine/" + word).status, 202)
         self.assertEqual(self.rig.get("/engine")["state"], "ready")
-        self.assertEqual(self.rig.get("/capabilities?profile=demo")["output_formats"], ["png", "jpeg"])
+        self.assertEqual(self.rig.get("/capabilities?profile=demo")["output_formats"],
+                         ["png", "jpeg", "webp"])
         self.problem(self.rig.get("/capabilities?profile=nobody"), 404)
         self.problem(self.rig.get("/capabilities?profile=A"), 422)
 

@@ -2,32 +2,33 @@
 
 import base64
 import json
+import os
 import socket
 import struct
 import threading
 import time
 import unittest
-import zlib
 
 import tap
+from cli.png import png_file
 from studio.rig import PATIENCE, TOKEN, Rig, png
 
 
 def rgba(width, height, pixel):
     """A picture file of one colour, with transparency."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = (b"\0" + bytes(pixel) * width) * height
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return png_file(width, height, 6, (b"\0" + bytes(pixel) * width) * height)
 
 
 def size_of(picture):
     """Width and height of a PNG file."""
     assert picture.startswith(b"\x89PNG"), picture[:20]
     return struct.unpack(">II", picture[16:24])
+
+
+def format_of(picture):
+    """Of a file in base64."""
+    starts = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
+    return next(name for start, name in starts.items() if base64.b64decode(picture).startswith(start))
 
 
 def form(*parts, boundary="b0undary"):
@@ -221,6 +222,37 @@ class OpenAI(Compat):
             self.assertEqual((one["size"], one["output_format"]), ("64x64", "png"))
         self.assertEqual(documents[-1]["usage"]["total_tokens"], 0)
 
+    def test_pictures_and_previews_have_the_format_that_was_asked_for(self):
+        for name in ("png", "jpeg", "webp"):
+            answer = self.good(self.draw(output_format=name, output_compression=50))
+            self.assertEqual((answer["output_format"], format_of(answer["data"][0]["b64_json"])), (name, name))
+            self.assertEqual(self.newest_job()["request"]["output"]["quality"], 50)
+            answer = self.good(self.draw(prompt="ms=150 steps=6", stream=True, partial_images=2, output_format=name))
+            documents = [json.loads(block.split(b"\ndata: ")[1])
+                         for block in answer.body.split(b"\n\n") if b"data: " in block]
+            self.assertEqual([one["type"].split(".")[1] for one in documents], ["partial_image"] * 2 + ["completed"])
+            self.assertEqual([format_of(one["b64_json"]) for one in documents], [name] * 3)
+        self.good(self.draw(output_format="webp", background="transparent"))
+
+    def test_a_retried_job_is_the_order_that_was_given(self):
+        self.good(self.draw(steps=3, cfg=2.5, seed=11, size="64x96", output_format="webp", output_compression=70))
+        first = self.newest_job()
+        answer = self.rig.post(f"/jobs/{first['id']}/retry")
+        self.assertEqual(answer.status, 202, answer.body)
+        again = self.rig.ended(answer["id"])
+        self.assertNotEqual(again["id"], first["id"])
+        self.assertEqual((again["plan"]["steps"], again["plan"]["guidance"]), (3, 2.5))
+        more = self.rig.ended(self.rig.post(f"/jobs/{again['id']}/retry")["id"])
+        self.assertEqual([self.essence(one) for one in (again, more)], [self.essence(first)] * 2)
+        own = self.rig.ended(self.rig.job("its own", seed="3"))
+        again = self.rig.ended(self.rig.post(f"/jobs/{own['id']}/retry")["id"])
+        self.assertEqual(self.essence(again), self.essence(own))
+
+    def essence(self, job):
+        """What of a job does not depend on when it was made."""
+        own = {member: job[member] for member in ("request", "plan", "seeds", "notes", "kind")}
+        return {**own, "plan": {**own["plan"], "memory": None, "estimated_seconds": None}}
+
     def test_a_failure_is_told_once_and_not_tried_again(self):
         failures = {"engine_failed": 500, "missing_model": 409, "input_invalid": 400, "disk_full": 507}
         for code, status in failures.items():
@@ -394,6 +426,35 @@ class A1111(Compat):
                            {"prompt": "a", "init_images": [one], "mask": one, "inpainting_mask_invert": 1})
         self.assertEqual(answer.status, 422)
 
+    def test_formats_come_with_the_settings_of_the_order(self):
+        for name in ("jpg", "jpeg", "webp", "png", "JPG"):
+            answer = self.good(self.draw(override_settings={"samples_format": name, "jpeg_quality": 60}))
+            self.assertEqual(format_of(answer["images"][0]), {"jpg": "jpeg"}.get(name.lower(), name.lower()))
+        self.assertEqual(self.draw(override_settings={"samples_format": "avif"}).status, 422)
+
+    def extra(self, **more):
+        one = base64.b64encode(png(40, 20)).decode()
+        return self.send("POST", "/sdapi/v1/extra-single-image", {"image": one, **more})
+
+    def test_a_picture_is_enlarged(self):
+        for more, size in (({}, (80, 40)), ({"upscaling_resize": 3.5, "upscaler_1": "Lanczos"}, (140, 70)),
+                           ({"upscaling_resize": 4, "upscaler_1": "None"}, (40, 20)),
+                           ({"resize_mode": 1, "upscaling_resize_w": 100, "upscaling_resize_h": 50}, (100, 50)),
+                           ({"resize_mode": 1, "upscaling_resize_w": 100, "upscaling_resize_h": 90,
+                             "upscaling_crop": False}, (180, 90)),
+                           ({"gfpgan_visibility": 0, "show_extras_results": True, "upscale_first": False}, (80, 40))):
+            answer = self.good(self.extra(**more))
+            self.assertEqual((size_of(base64.b64decode(answer["image"])), answer["html_info"]), (size, ""))
+            self.assertEqual(self.newest_job()["kind"], "upscale")
+        for more in ({"image": None}, {"image": "!"}, {"gfpgan_visibility": 0.5},
+                     {"extras_upscaler_2_visibility": 1}, {"upscaling_resize": 0}, {"upscaling_resize": "2"},
+                     {"upscaling_resize": 0.1}, {"upscaler_1": "../x"}, {"resize_mode": 1},
+                     {"resize_mode": 1, "upscaling_resize_w": 100, "upscaling_resize_h": 90}):
+            answer = self.extra(**more)
+            self.assertEqual((answer.status, sorted(answer.json)), (422, ["body", "detail", "error", "errors"]), more)
+        answer = self.extra(upscaler_1="nobody")
+        self.assertEqual((answer.status, answer["error"]), (409, "missing_model"))
+
     def test_progress_is_shown_and_interrupted(self):
         idle = self.good(self.send("GET", "/sdapi/v1/progress")).json
         self.assertEqual((idle["progress"], idle["state"]["job_count"], idle["current_image"]), (0, 0, None))
@@ -452,6 +513,50 @@ class Sdcpp(Compat):
             self.assertEqual(size_of(base64.b64decode(one["b64_json"])), (96, 64))
         made = self.rig.get("/jobs/" + answer["id"])
         self.assertEqual((made["seeds"], made["plan"]["steps"], made["plan"]["guidance"]), (["7", "8"], 5, 1.5))
+
+    def test_results_have_the_format_that_was_asked_for(self):
+        for name in ("png", "jpeg", "WebP"):
+            job = self.ended(self.good(self.submit(output_format=name, output_compression=40), 202)["poll_url"])
+            self.assertEqual(job["result"]["output_format"], name.lower())
+            self.assertEqual(format_of(job["result"]["images"][0]["b64_json"]), name.lower())
+        self.good(self.submit(embed_image_metadata=False), 202)
+        self.assertFalse(self.newest_job()["request"]["output"]["embed_metadata"])
+
+    def test_a_picture_is_enlarged_by_a_network_as_often_as_was_said(self):
+        models = os.path.join(self.rig.folder, "models")
+        os.makedirs(os.path.join(models, "upscalers"))
+        for name, factor in (("2x-Sharp", "2"), ("3x-soft", "3"), ("none-at-all", "x")):
+            with open(os.path.join(models, "upscalers", name + ".safetensors"), "w") as file:
+                file.write(factor)
+        self.good(self.rig.ask("PATCH", "/settings", {"model_directory": models}))
+        one = base64.b64encode(png(40, 20)).decode()
+
+        def enlarge(**more):
+            return self.send("POST", "/sdcpp/v1/upscale", {"image": one, "upscaler": "2x-sharp", **more})
+
+        for more, scale, repeats in (({}, 2, 1), ({"repeats": 3, "tile_size": 64}, 2, 3),
+                                     ({"upscaler": "3x-Soft", "image": "data:image/png;base64," + one}, 3, 1)):
+            answer = self.good(enlarge(**more)).json
+            size = (40 * scale**repeats, 20 * scale**repeats)
+            self.assertEqual(size_of(base64.b64decode(answer["images"][0].pop("b64_json"))), size)
+            self.assertEqual(answer, {"images": [{"index": 0}], "output_format": "png", "width": size[0],
+                                      "height": size[1], "scale": scale, "repeats": repeats})
+        self.assertEqual(format_of(self.good(enlarge(output_format="webp"))["images"][0]["b64_json"]), "webp")
+        for more in ({"image": None}, {"image": "!"}, {"upscaler": "none-at-all"}, {"upscaler": "nobody"},
+                     {"upscaler": "Lanczos"}, {"upscaler": "None"}, {"repeats": 0}, {"repeats": 5},
+                     {"tile_size": 4096}, {"output_format": "gif"},
+                     {"image": base64.b64encode(png(3000, 20)).decode(), "repeats": 2}):
+            answer = enlarge(**more)
+            self.assertEqual((answer.status, list(answer.json)), (400, ["error"]), more)
+        can = self.good(self.send("GET", "/sdcpp/v1/capabilities")).json
+        self.assertEqual([(each["name"], each["image_upscale"]) for each in can["upscalers"]],
+                         [("None", False), ("lanczos", False), ("2x-sharp", True), ("3x-soft", True),
+                          ("none-at-all", False)])
+        self.assertEqual((can["upscale"], can["limits"]["max_upscale_width"]), (True, 8192))
+        names = self.good(self.send("GET", "/sdapi/v1/upscalers")).json
+        self.assertEqual([(each["name"], each["scale"]) for each in names],
+                         [("None", 4), ("Lanczos", 4), ("2x-sharp", 2), ("3x-soft", 3), ("none-at-all", 4)])
+        self.good(self.rig.ask("PATCH", "/settings", {"model_directory": self.rig.folder}))
 
     def test_a_running_job_is_cancelled(self):
         running, queued = self.submit(prompt="ms=20 steps=5000"), self.submit()

@@ -14,7 +14,7 @@ from studio.rig import PATIENCE, TOKEN, Rig, png
 
 PROGRAMS = pathlib.Path(__file__).parents[1] / "clients"
 PACKAGES = pathlib.Path(os.environ["KUNO_CLIENTS"])
-PNG, JPEG = "89504e47", "ffd8ffd9"
+PNG, JPEG = "89504e47", "ffd8ffe0"
 STREAM = ["image_generation.partial_image"] * 2 + ["image_generation.completed"]
 
 

@@ -12,8 +12,8 @@ import time
 import unittest
 
 import tap
-from cli.png import Picture
-from studio.rig import PATIENCE, TOKEN, Rig, png, png_file
+from cli.png import Picture, coloured
+from studio.rig import PATIENCE, TOKEN, Rig, png
 
 PROGRAM = os.environ["KUNO"]
 UPSCALER = os.path.join(os.path.dirname(__file__), "..", "golden", "upscalers", "compact-x2", "weights.safetensors")
@@ -21,12 +21,6 @@ UPSCALER = os.path.join(os.path.dirname(__file__), "..", "golden", "upscalers", 
 
 def motley(x, y):
     return bytes((x * 7 % 256, y * 5 % 256, (x ^ y) % 256))
-
-
-def coloured(width, height, pixel):
-    """A picture file of what pixel(x, y) gives."""
-    rows = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(width)) for y in range(height))
-    return png_file(width, height, 2, rows)
 
 
 def changed(picture, width, height, left=0, top=0):
@@ -148,6 +142,57 @@ class Pictures(unittest.TestCase):
             picture = rig.drawn("A boat.", inputs=[source], outpaint={"left": 16})
             self.assertEqual((picture.width, picture.height), (128, 80))
             self.assertEqual([place for place in changed(picture, 112, 80, 16) if place[0] >= 40], [])
+
+    def test_a_part_of_a_large_picture_is_drawn_anew_and_all_else_stays(self):
+        width, height = 4112, 96  # longer than the built-in model can work on
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            part = coloured(width, height, lambda x, y: (b"\xff" if 700 <= x < 800 else b"\0") * 3)
+            job = rig.ended(rig.job("A boat.", inputs=[source, {"input_id": rig.upload(part), "role": "mask"}]))
+            self.assertEqual((job["state"], [note["code"] for note in job["notes"]]),
+                             ("completed", ["source_resized"]), job["error"])
+            self.assertLess(job["plan"]["working_width"], width)
+            picture = Picture(rig.get(f"/jobs/{job['id']}/results/0").body)
+            self.assertEqual((picture.width, picture.height), (width, height))
+            columns = {x for x, _ in changed(picture, width, height)}
+            self.assertEqual(columns, set(range(700, 800)))
+
+    def test_formats_are_written_by_the_worker(self):
+        with Serve() as rig:
+            folder = os.path.join(rig.folder, "copies")
+            os.mkdir(folder)
+            starts = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}
+            for name, start in starts.items():
+                job = rig.ended(rig.job("A red apple.", seed="42", output={"format": name, "quality": 80}))
+                self.assertEqual(job["state"], "completed", job["error"])
+                result = job["results"][0]
+                file = rig.get(f"/jobs/{job['id']}/results/0").body
+                self.assertEqual((file[:len(start)], result["width"], result["media_type"]),
+                                 (start, 128, "image/" + name))
+                own = rig.upload(file)
+                self.assertEqual((rig.get(f"/inputs/{own}")["width"], rig.get(f"/inputs/{own}")["media_type"]),
+                                 (128, "image/" + name))
+                for other, start in starts.items():
+                    body = {"directory": folder, "format": other, "file_name": f"{name}-{other}"}
+                    answer = rig.post(f"/gallery/{result['gallery_item']}/export", body)
+                    self.assertEqual(answer.status, 201, answer.body)
+                    with open(answer["path"], "rb") as copy:
+                        self.assertEqual(copy.read(len(start)), start)
+
+    def test_upscalers_are_measured_by_the_worker_once(self):
+        with Serve() as rig:
+            models = os.path.join(rig.folder, "models")
+            os.makedirs(os.path.join(models, "upscalers"))
+            shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
+            with open(os.path.join(models, "upscalers", "broken.safetensors"), "w") as file:
+                file.write("nonsense")
+            self.assertEqual(rig.ask("PATCH", "/settings", {"model_directory": models}).status, 200)
+            for _ in range(2):
+                factors = {one["id"]: one["factor"] for one in rig.get("/capabilities")["upscalers"]}
+                self.assertEqual(factors, {"lanczos": None, "broken": None, "compact": 2})
+            answer = rig.send("POST", "/sdcpp/v1/upscale", {"image": base64.b64encode(png(20, 30)).decode(),
+                                                            "upscaler": "compact", "repeats": 2})
+            self.assertEqual((answer.status, answer["width"], answer["height"]), (200, 80, 120))
 
     def test_a_picture_is_enlarged_as_kuno_upscale_does(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,8 @@ static void end(reading *r) {
     kn_buf_free(&r->visit.pointer);
 }
 
-static const char usual[] = "\"output\":{\"format\":\"png\",\"quality\":100,\"transparent\":false}";
+static const char usual[] =
+    "\"output\":{\"format\":\"png\",\"quality\":100,\"transparent\":false,\"embed_metadata\":true}";
 
 /* wanted: the request without its last member, which is `usual`. */
 static void becomes(kn_compat_reader *read, const char *body, const char *wanted) {
@@ -86,7 +87,7 @@ static void openai_orders_become_requests(void **state) {
         "\"negative_prompt\":\"b\",\"user\":null}",
         "{\"prompt\":\"a\",\"batch\":3,\"inputs\":[],\"seed\":\"7\",\"preset\":\"quality\",\"negative_prompt\":\"b\","
         "\"size\":{\"mode\":\"custom\",\"width\":64,\"height\":48},"
-        "\"output\":{\"format\":\"webp\",\"quality\":1,\"transparent\":true}}");
+        "\"output\":{\"format\":\"webp\",\"quality\":1,\"transparent\":true,\"embed_metadata\":true}}");
     becomes(kn_openai_read_json,
             "{\"prompt\":\"a\",\"model\":\"demo\",\"size\":\"auto\",\"quality\":\"auto\",\"seed\":-1}",
             "{\"prompt\":\"a\",\"batch\":1,\"inputs\":[],\"profile\":\"demo\"}");
@@ -135,7 +136,7 @@ static void sdcpp_orders_become_requests(void **state) {
             "\"output_compression\":80,\"lora\":[],\"strength\":0.5,\"cache_mode\":\"disabled\","
             "\"sample_params\":{\"sample_method\":\"dpm++2m\",\"scheduler\":\"karras\",\"custom_sigmas\":[]}}",
             "{\"prompt\":\"a\",\"batch\":8,\"inputs\":[],\"sampler\":\"dpmpp_2m\","
-            "\"output\":{\"format\":\"jpeg\",\"quality\":80,\"transparent\":false}}");
+            "\"output\":{\"format\":\"jpeg\",\"quality\":80,\"transparent\":false,\"embed_metadata\":true}}");
     becomes(kn_sdcpp_read, "{\"prompt\":\"a\",\"width\":64,\"batch_count\":-3}",
             "{\"prompt\":\"a\",\"batch\":1,\"inputs\":[],\"size\":{\"mode\":\"custom\",\"width\":64,\"height\":64}}");
 }

@@ -367,6 +367,30 @@ static void texts_come_back_byte_for_byte(void **state) {
     }
 }
 
+/* What is more than a few thousand pixels has its pixels in pieces. */
+static void texts_of_a_picture_in_pieces_are_read(void **state) {
+    (void)state;
+    kn_image made;
+    assert_true(kn_image_new(100, 100, 3, &made, NULL));
+    uint32_t noise = 1;
+    for (size_t i = 0; i < (size_t)100 * 100 * 3; i++)
+        made.pixels[i] = (uint8_t)((noise = noise * 1664525 + 1013904223) >> 24);
+    const kn_png_text entry = { KN_PARAMETERS_KEY, "a boat" };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, 1 << 20);
+    assert_true(kn_png_write(&made, &entry, 1, &file, NULL));
+    const char *first = memmem(file.data, file.len, "IDAT", 4);
+    assert_non_null(first);
+    assert_non_null(memmem(first + 4, file.len - (size_t)(first + 4 - file.data), "IDAT", 4));
+    kn_png_texts texts = { 0 };
+    kn_error err = { 0 };
+    if (!kn_png_texts_read(file.data, file.len, &limits, &texts, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(kn_png_texts_find(&texts, KN_PARAMETERS_KEY), "a boat");
+    kn_png_texts_free(&texts);
+    kn_image_free(&made);
+}
+
 static void texts_that_png_cannot_hold_are_refused(void **state) {
     (void)state;
     kn_image made = gradient(3, 3, 3);
@@ -493,6 +517,7 @@ int main(void) {
         cmocka_unit_test(the_same_picture_gives_the_same_bytes),
         cmocka_unit_test(writing_stops_at_the_limit_of_the_buffer),
         cmocka_unit_test(texts_come_back_byte_for_byte),
+        cmocka_unit_test(texts_of_a_picture_in_pieces_are_read),
         cmocka_unit_test(texts_that_png_cannot_hold_are_refused),
         cmocka_unit_test(texts_of_other_programs_are_read),
         cmocka_unit_test(texts_that_are_damaged_or_expand_without_end_are_refused),

@@ -6,6 +6,7 @@
 
 #include "studio/inputs.h"
 #include "studio/speed.h"
+#include "studio/upscalers.h"
 
 static void identifiers_sort_by_their_time(void **state) {
     (void)state;
@@ -265,6 +266,72 @@ static void a_damaged_database_is_moved_aside_and_the_gallery_comes_back(void **
     assert_string_equal(json_string_value(json_object_get(json_array_get(page, 0), "id")), picture.text);
     assert_string_equal(json_string_value(json_object_get(json_array_get(page, 0), "prompt")), "a red boat");
     json_decref(page);
+    kn_store_close(s);
+}
+
+/* As the first version left it: without what came with the second one. */
+static void a_database_of_an_earlier_version_is_brought_up(void **state) {
+    (void)state;
+    kn_store *s = open_store();
+    kn_id id = add_job(s);
+    GOOD(kn_store_do(s, &err, NULL, "ALTER TABLE jobs DROP COLUMN wish", ""));
+    GOOD(kn_store_do(s, &err, NULL, "DROP TABLE upscalers", ""));
+    GOOD(kn_store_do(s, &err, NULL, "PRAGMA user_version = 1", ""));
+    kn_store_close(s);
+    s = open_store();
+    assert_false(s->was_broken);
+    kn_job_order order;
+    GOOD(kn_jobs_order(s, id.text, &order, &err));
+    assert_string_equal(order.request, REQUEST);
+    assert_null(order.wish);
+    free(order.request);
+    const kn_new_job job = { .kind = KN_KIND_EDIT, .request = REQUEST, .seeds = "[]", .notes = "[]", .wish = "{}" };
+    GOOD(kn_jobs_add(s, &job, 10, &id, &err));
+    GOOD(kn_jobs_order(s, id.text, &order, &err));
+    assert_string_equal(order.wish, "{}");
+    assert_int_equal(order.kind, KN_KIND_EDIT);
+    free(order.request);
+    free(order.wish);
+    REFUSED(kn_jobs_order(s, "job_none", &order, &err), KN_E_NOT_FOUND);
+    kn_store_close(s);
+}
+
+/* ---- upscalers ---- */
+
+static void write_upscaler(const char *name, const char *content) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/models/upscalers/%s", folder, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_true(fputs(content, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void an_upscaler_is_known_as_long_as_it_is_the_same_file(void **state) {
+    (void)state;
+    char models[100], upscalers[120];
+    snprintf(models, sizeof models, "%s/models", folder);
+    snprintf(upscalers, sizeof upscalers, "%s/upscalers", models);
+    assert_int_equal(mkdir(models, 0700), 0);
+    assert_int_equal(mkdir(upscalers, 0700), 0);
+    write_upscaler("4x-Ultra Sharp.safetensors", "one");
+    write_upscaler("notes.txt", "none");
+    kn_store *s = open_store();
+    for (int round = 0; round < 3; round++) {
+        kn_upscaler_list list;
+        kn_upscalers_find(models, &list);
+        GOOD(kn_upscalers_recall(s, &list, &err));
+        assert_int_equal(list.count, 2);
+        kn_upscale_choice *u = &list.items[1];
+        assert_string_equal(u->id, "4x-ultra-sharp");
+        assert_int_equal(u->measured, round == 1);
+        assert_int_equal(u->factor, round == 1 ? 4 : 0);
+        u->factor = 4;
+        GOOD(kn_upscalers_learn(s, u, &err));
+        kn_upscalers_free(&list);
+        if (round == 1)
+            write_upscaler("4x-Ultra Sharp.safetensors", "another");
+    }
     kn_store_close(s);
 }
 
@@ -561,6 +628,8 @@ int main(void) {
         TEST(what_was_to_be_cancelled_is_cancelled),
         TEST(a_job_that_brings_the_service_down_is_given_up),
         TEST(a_damaged_database_is_moved_aside_and_the_gallery_comes_back),
+        TEST(a_database_of_an_earlier_version_is_brought_up),
+        TEST(an_upscaler_is_known_as_long_as_it_is_the_same_file),
         TEST(the_same_picture_is_stored_once),
         TEST(an_input_stays_while_a_job_needs_it),
         TEST(inputs_that_nobody_looked_at_go_and_lost_rows_come_back),

@@ -106,9 +106,9 @@ static void hear_done(void *ctx, const kn_image_result *result) {
     b->was_warm = kn_image_process_is_warm(b->process);
     snprintf(b->sentence, sizeof b->sentence, "%s", result->sentence);
     snprintf(b->report, sizeof b->report, "%s", result->report);
-    assert_int_equal(result->png != NULL, result->code == KN_JOB_DONE);
-    if (result->png)
-        assert_memory_equal(result->png, "\x89PNG", 4);
+    assert_int_equal(result->file != NULL, result->code == KN_JOB_DONE);
+    if (result->file)
+        assert_memory_equal(result->file, "\x89PNG", 4);
     if (b->next) {
         const char *next = b->next;
         b->next = NULL;

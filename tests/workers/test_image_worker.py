@@ -10,9 +10,9 @@ import time
 
 import tap
 from kuno import E2E, GOLDEN, environment
-from png import Picture
-from worker import (CANCEL, DRAW, DRAW_PREVIEW, FAILED, FINAL, LARGE, PATIENCE, PICTURE, PREVIEW, PROGRAM, PROGRESS,
-                    READY, REPORT, Session, WorkerCase, frames, numbers)
+from png import Picture, coloured
+from worker import (CANCEL, DRAW, DRAW_PREVIEW, FACTOR, FAILED, FINAL, JPEG, LARGE, MEASURE, PATIENCE, PICTURE, PNG,
+                    PREVIEW, PROGRAM, PROGRESS, READY, REPORT, WEBP, Session, WorkerCase, frames, numbers)
 
 DEMO = {"prompt": "a red boat", "seed": "42"}
 TINY = {"prompt": "a red boat", "seed": "7", "width": 64, "height": 64, "steps": 2, "cfg": 1}
@@ -29,6 +29,14 @@ PIXELS = base64.b64encode((UPSCALERS / "image.png").read_bytes()).decode()
 
 def to_json(**recipe):
     return json.dumps(recipe).encode()
+
+
+def mean_error(one, other):
+    """Of the colours."""
+    own, theirs = ([p.pixels[i * p.channels + c] for i in range(p.width * p.height) for c in range(3)]
+                   for p in (one, other))
+    assert len(own) == len(theirs)
+    return sum(abs(a - b) for a, b in zip(own, theirs)) / len(own)
 
 
 def resized(**more):
@@ -100,6 +108,22 @@ class OnePicture(WorkerCase):
         with_it = self.worker(to_json(**DEMO, metadata=True)).stdout
         self.assertEqual(with_it, self.generate("a red boat", "--seed", "42"))
         self.assertNotIn(b"boat", self.worker(to_json(**DEMO)).stdout)
+
+    def test_source(self):
+        """keeps_what_a_mask_keeps_of_a_source_that_is_drawn_smaller"""
+        width, height, middle = 144, 96, range(60, 80)
+        source = coloured(width, height, lambda x, y: bytes((x * 7 % 256, y * 5 % 256, (x ^ y) % 256)))
+        mask = coloured(width, height, lambda x, y: (b"\xff" if x in middle else b"\0") * 3)
+        recipe = {**DEMO, "init_image": base64.b64encode(source).decode(), "opaque": True,
+                  "mask_image": base64.b64encode(mask).decode(), "width": 96, "height": 64,
+                  "result": {"width": width, "height": height}}
+        result = self.worker(to_json(**recipe))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        before, after = Picture(source), Picture(result.stdout)
+        self.assertEqual((after.width, after.height), (width, height))
+        changed = {i % width for i in range(width * height)
+                   if before.pixels[3 * i:3 * i + 3] != after.pixels[after.channels * i:after.channels * i + 3]}
+        self.assertEqual(changed, set(middle))
 
     def test_opaque(self):
         """makes_pictures_opaque_if_asked_to"""
@@ -301,6 +325,61 @@ class Sessions(WorkerCase):
             kind, said = session.read_picture((IMAGES / "animated.webp").read_bytes())
             self.assertEqual((kind, said), (FAILED, b"image_reference_invalid\nis an animated WebP file; only still "
                                                     b"pictures are supported"))
+
+    def test_formats(self):
+        """draws_into_jpeg_and_webp_files_with_the_recipe_in_their_notes"""
+        comment = "UNICODE\0".encode() + "a red boat\nSteps: 8".encode("utf-16-be")
+        with self.session() as session:
+            session.hear()
+            wanted = Picture(session.draw(**DEMO, opaque=True)[-1][1])
+            for name, start in (("jpeg", b"\xff\xd8\xff"), ("webp", b"RIFF")):
+                errors, sizes = [], []
+                for quality in (95, 20):
+                    *_, (_, report), (kind, file) = session.draw(**DEMO, opaque=True, format=name, quality=quality,
+                                                                 metadata=True)
+                    self.assertEqual((kind, file[:len(start)], file.count(comment)), (FINAL, start, 1))
+                    self.assertEqual(json.loads(report)["width"], 128)
+                    kind, payload = session.read_picture(file)
+                    self.assertEqual((kind, numbers(payload, 3)), (PICTURE, (128, 128, 0)))
+                    errors.append(mean_error(Picture(payload[12:]), wanted))
+                    sizes.append(len(file))
+                self.assertLess(errors[0], 3)
+                self.assertLess(errors[0], errors[1])
+                self.assertGreater(sizes[0], sizes[1])
+                self.assertNotIn(b"Exif", session.draw(**DEMO, format=name)[-1][1])
+            for recipe in ({"format": "gif"}, {"quality": 0}, {"quality": "high"}):
+                self.assertEqual(session.draw(**DEMO, **recipe)[-1][0], FAILED)
+
+    def test_convert(self):
+        """writes_own_pictures_in_another_format_with_their_recipe"""
+        with self.session() as session:
+            session.hear()
+            own = session.draw(**DEMO, metadata=True, opaque=True)[-1][1]
+            recipe = Picture(own).texts["parameters"]
+            for form in (JPEG, WEBP, PNG):
+                kind, other = session.convert(own, form)
+                self.assertEqual(kind, LARGE)
+                kind, back = session.convert(other, PNG)
+                self.assertEqual((kind, Picture(back).texts), (LARGE, {"parameters": recipe}))
+                self.assertLessEqual(mean_error(Picture(back), Picture(own)), 0 if form == PNG else 3)
+            kind, said = session.convert(b"nonsense", PNG)
+            self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_reference_invalid"))
+
+    def test_measure(self):
+        """tells_by_how_much_an_upscaler_enlarges"""
+        with self.session() as session:
+            session.hear()
+            for name, factor in (("compact-x2", 2), ("compact-x4", 4), ("mosr-x2-dys", 2), ("mosr-x4-ps", 4),
+                                 ("rrdb-x1-unshuffle", 1), ("rrdb-x2-old", 2), ("rrdb-x4-new", 4), ("rrdb-x8-old", 8)):
+                session.send(MEASURE, str(UPSCALERS / name / "weights.safetensors").encode())
+                kind, payload = session.hear_end()[-1]
+                self.assertEqual((name, kind, *numbers(payload, 1)), (name, FACTOR, factor))
+            for path, word in ((IMAGES / "one-pixel.png", b"image_model_mismatch"),
+                               (IMAGES / "nowhere", b"image_model_missing")):
+                session.send(MEASURE, str(path).encode())
+                kind, said = session.hear_end()[-1]
+                self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, word))
+            self.assertEqual(session.draw(**DEMO)[-1][0], FINAL)
 
     def test_bomb(self):
         """refuses_a_picture_too_large_before_it_takes_memory"""

@@ -12,8 +12,9 @@ PROGRAM = os.environ["KUNO"]
 PROBED = os.environ["KUNO_PROBED"]
 PATIENCE = 240 if SANITIZED else 60  # whatever takes so long does not come
 
-PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE = 1, 2, 3, 4, 5, 6, 7, 8
-DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL = 16, 17, 18, 19
+PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE, FACTOR = 1, 2, 3, 4, 5, 6, 7, 8, 9
+DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL, CONVERT, MEASURE = 16, 17, 18, 19, 20, 21
+PNG, JPEG, WEBP = range(3)  # formats to convert to
 
 
 def frame(kind, payload=b""):
@@ -74,7 +75,7 @@ class Session:
     def hear_end(self):
         """All until the job is done."""
         heard = [self.hear()]
-        while heard[-1][0] not in (FINAL, FAILED, PICTURE, LARGE):
+        while heard[-1][0] not in (FINAL, FAILED, PICTURE, LARGE, FACTOR):
             heard.append(self.hear())
         return heard
 
@@ -84,6 +85,10 @@ class Session:
 
     def read_picture(self, data, largest=0):
         self.send(READ_PICTURE, struct.pack(">I", largest) + data)
+        return self.hear_end()[-1]
+
+    def convert(self, data, form, quality=95):
+        self.send(CONVERT, struct.pack(">II", form, quality) + data)
         return self.hear_end()[-1]
 
     def end(self):

@@ -36,13 +36,22 @@ static void refuse_if(kn_form *f, bool wanted, const char *what) {
 }
 
 static void take_overrides(const kn_form *outer, kn_order *o) {
-    static const char *const keys[] = { "sd_model_checkpoint" };
+    enum { CHECKPOINT, FORMAT, QUALITY };
+    static const char *const keys[] = {
+        [CHECKPOINT] = "sd_model_checkpoint", [FORMAT] = "samples_format", [QUALITY] = "jpeg_quality"
+    };
     kn_form f;
     kn_form_open(&f, outer->j, outer, keys, KN_COUNT(keys));
     f.tolerant = true;
-    for (int key; kn_form_next(&f, &key);)
-        if (!kn_form_null(&f))
-            kn_order_take_profile(&f, o);
+    for (int key; kn_form_next(&f, &key);) {
+        if (kn_form_null(&f))
+            continue;
+        switch (key) {
+        case CHECKPOINT: kn_order_take_profile(&f, o); break;
+        case FORMAT: kn_order_take_format(&f, o); break;
+        case QUALITY: kn_form_u64(&f, 1, 100, &o->quality); break;
+        }
+    }
 }
 
 /* The first is the picture to change; others are to look at. */

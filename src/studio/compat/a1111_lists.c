@@ -48,10 +48,31 @@ void kn_a1111_schedulers(kn_exchange *x, kn_span body) {
     answer(x, body, json_pack("[{s:s, s:s}]", "name", "default", "label", "Default"));
 }
 
+static json_t *upscaler_json(const char *name, uint32_t scale) {
+    return json_pack("{s:s, s:n, s:n, s:n, s:i}", "name", name, "model_name", "model_path", "model_url", "scale",
+                     (int)scale);
+}
+
+/* Where there is no network's own scale, that which A1111 says then. */
+static bool work_upscalers(kn_visit *v, kn_store *s, kn_error *err) {
+    enum { USUAL_SCALE = 4 };
+    kn_prepared p;
+    if (!kn_prepare_machine(v->studio, s, &p, err))
+        return false;
+    v->json = json_array();
+    json_array_append_new(v->json, upscaler_json("None", USUAL_SCALE));
+    for (size_t i = 0; i < p.upscalers.count; i++) {
+        const kn_upscale_choice *u = &p.upscalers.items[i];
+        json_array_append_new(v->json, upscaler_json(u->file ? u->id : "Lanczos", u->factor ? u->factor : USUAL_SCALE));
+    }
+    kn_prepared_free(&p);
+    return v->json || kn_fail_nomem(err, sizeof p);
+}
+
 void kn_a1111_upscalers(kn_exchange *x, kn_span body) {
-    answer(
-        x, body,
-        json_pack("[{s:s, s:n, s:n, s:n, s:i}]", "name", "None", "model_name", "model_path", "model_url", "scale", 4));
+    kn_visit *v = kn_visit_begin(x, body, NULL);
+    if (v)
+        kn_visit_send_measured(v, work_upscalers, NULL);
 }
 
 void kn_a1111_upscale_modes(kn_exchange *x, kn_span body) {

@@ -18,6 +18,7 @@ void kn_compat_forget(kn_visit *v) {
         return;
     kn_order_free(&c->order);
     kn_buf_free(&c->out);
+    kn_buf_free(&c->preview);
     free(c);
     v->compat = NULL;
 }
@@ -185,18 +186,51 @@ static void cancel_job(kn_visit *v) {
 
 static void client_left(kn_visit *v) {
     stop_waiting(v);
-    cancel_job(v);
+    if (!v->compat->converting) /* else when that is back */
+        cancel_job(v);
+}
+
+static void finish(kn_visit *v) {
+    if (v->compat->order.stream)
+        kn_visit_send(v, try_answer, after_stream);
+    else
+        kn_visit_send(v, work_answer, after_answer);
+}
+
+/* One that cannot be had in the wanted format is left out: the picture itself comes soon. */
+static void converted(void *ctx, const void *file, size_t len, const char *message) {
+    (void)message;
+    kn_visit *v = ctx;
+    kn_compat_call *c = v->compat;
+    c->converting = v->in_flight = false;
+    if (!v->x) {
+        cancel_job(v);
+        return;
+    }
+    if (file)
+        c->way->preview(v, file, len, c->previews++);
+    if (c->ended)
+        finish(v);
 }
 
 /* One of as many as were asked for, spread over the steps. */
 static void show_preview(kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
     kn_compat_call *c = v->compat;
     size_t len = 0;
-    if (!c->way->preview || c->previews >= c->order.partial_images)
+    if (!c->way->preview || c->previews >= c->order.partial_images || c->converting)
         return;
     const void *png = kn_queue_preview(v->studio->queue, v->part[1], &len);
-    if (png)
+    if (png && c->order.format == KN_PICTURE_PNG)
         c->way->preview(v, png, len, c->previews++);
+    if (!png || c->order.format == KN_PICTURE_PNG)
+        return;
+    kn_buf_clear(&c->preview);
+    c->converting = v->in_flight = true;
+    if (!kn_buf_add(&c->preview, png, len) ||
+        !r->convert(r->ctx, c->preview.data, len, c->order.format, (unsigned)KN_MAX(c->order.quality, (uint64_t)1),
+                    converted, v))
+        c->converting = v->in_flight = false;
 }
 
 static void event_came(kn_watch_events *w, const kn_event *event) {
@@ -209,10 +243,9 @@ static void event_came(kn_watch_events *w, const kn_event *event) {
     if (!kn_event_is_last_of_job(event->kind))
         return;
     stop_waiting(v);
-    if (c->order.stream)
-        kn_visit_send(v, try_answer, after_stream);
-    else
-        kn_visit_send(v, work_answer, after_answer);
+    c->ended = true;
+    if (!c->converting)
+        finish(v);
 }
 
 static void wait_for_job(kn_visit *v) {
@@ -241,8 +274,11 @@ static void free_pictures(kn_order *o) {
 
 static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
     kn_compat_call *c = v->compat;
+    bool enlarges = c->order.enlarging.wanted;
+    if (enlarges && !kn_order_settle(v, s, &c->order, err))
+        return false;
     char *request = kn_order_request(&c->order);
-    bool ok = request ? kn_visit_create_job(v, s, request, strlen(request), false, &c->order.wish, err)
+    bool ok = request ? kn_visit_create_job(v, s, request, strlen(request), enlarges, &c->order.wish, err)
                       : kn_fail_nomem(err, KN_REQUEST_BYTES);
     free(request);
     const char *id = json_string_value(json_object_get(v->json, "id"));
@@ -344,6 +380,8 @@ static bool receive_pictures(kn_order *o, kn_store *s, kn_error *err) {
         if (!kn_inputs_receive(s, p->bytes.data, p->bytes.len, &input, &p->known, err))
             return false;
         p->id = input.id;
+        if (p->known)
+            p->facts = input.facts;
     }
     return true;
 }
@@ -376,10 +414,14 @@ void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
     }
     kn_order_init(&c->order);
     kn_buf_init(&c->out, KN_COMPAT_ANSWER_MAX);
+    kn_buf_init(&c->preview, KN_COMPAT_ANSWER_MAX);
     c->way = way;
     c->visit = v;
     v->compat = c;
     snprintf(v->route, sizeof v->route, "compat");
     kn_visit_field(v, "Content-Type", c->type, sizeof c->type);
-    kn_visit_send(v, work_read, look_at_next);
+    if (way->measures)
+        kn_visit_send_measured(v, work_read, look_at_next);
+    else
+        kn_visit_send(v, work_read, look_at_next);
 }

@@ -45,7 +45,7 @@ void kn_compat_let_go(kn_api *a, kn_exchange *x); /* the exchange is over */
 /* A part of the path, without the key. */
 bool kn_compat_part(kn_visit *v, unsigned number, char *ret, size_t room);
 
-/* ---- what is ordered: order.c ---- */
+/* ---- what is ordered: order.c, enlarge.c ---- */
 
 #define KN_ORDER_STRENGTH 0.75 /* where nothing is said: how much of a picture may change */
 
@@ -57,24 +57,40 @@ typedef struct kn_order_picture {
     kn_input_facts facts;
 } kn_order_picture;
 
+/* A picture that is only enlarged. */
+typedef struct kn_order_enlarging {
+    bool wanted;
+    char upscaler[KN_NAME_BYTES]; /* empty: that of the settings */
+    uint64_t repeats;             /* through the network, which then says the size; 0: not given */
+    double factor;                /* 0: not given */
+    uint32_t width, height;       /* of the result, in the end */
+    bool crops;                   /* what has another shape */
+    uint32_t scale;               /* of the upscaler, if repeats are given */
+    uint64_t tile_size;           /* 0: as memory allows */
+} kn_order_enlarging;
+
 typedef struct kn_order {
-    char *prompt, *negative_prompt; /* NULL: none */
-    char profile[KN_NAME_BYTES];    /* empty: the active one */
-    uint32_t width, height;         /* 0: as the preset says */
-    int preset;                     /* kn_preset_id; negative: that of the settings */
-    bool has_seed, stream, transparent;
+    char *prompt, *negative_prompt;            /* NULL: none */
+    char profile[KN_NAME_BYTES];               /* empty: the active one */
+    uint32_t width, height;                    /* 0: as the preset says */
+    int preset;                                /* kn_preset_id; negative: that of the settings */
+    bool has_seed, stream, transparent, plain; /* plain: without settings in the file */
     uint64_t seed, count, partial_images;
     char sampler[4 * 40 + 1]; /* empty: the model's */
     uint64_t quality;         /* of JPEG and WebP, 0 … 100 */
     kn_picture_format format;
     kn_plan_wish wish;
+    kn_order_enlarging enlarging;
     size_t picture_count;
     kn_order_picture pictures[KN_REQUEST_INPUTS];
 } kn_order;
 
 void kn_order_init(kn_order *o);
 void kn_order_free(kn_order *o);
-char *kn_order_request(const kn_order *o); /* the body of /api/v1/jobs that means the same; NULL: out of memory */
+char *kn_order_request(const kn_order *o); /* the body of /api/v1/jobs, or of /api/v1/upscale; NULL: out of memory */
+
+/* In the disk's thread, when the picture is known: what the result's size is. */
+bool kn_order_settle(kn_visit *v, kn_store *s, kn_order *o, kn_error *err);
 
 /* Begins to read the members of an order from JSON: those that are not known are stepped over. Where one is not as it
  * should be, v->pointer says so. */
@@ -88,6 +104,7 @@ void kn_order_take_side(kn_form *f, uint32_t *ret);
 void kn_order_take_seed(kn_form *f, kn_order *o); /* a number or a text; negative: a random one */
 void kn_order_take_number(kn_form *f, kn_optional *ret);
 void kn_order_take_sampler(kn_form *f, kn_order *o); /* one that is not known here is the model's own */
+void kn_order_take_format(kn_form *f, kn_order *o);  /* png, jpeg or webp in any case */
 void kn_order_take_picture(kn_form *f, kn_order *o, kn_input_role role); /* base64, or a data URL */
 kn_order_picture *kn_order_add_picture(kn_order *o, kn_input_role role, kn_error *err);
 
@@ -96,7 +113,8 @@ kn_order_picture *kn_order_add_picture(kn_order *o, kn_input_role role, kn_error
 /* What a body says, in v->body: an order of a prompt and pictures. v->compat->type is that of a form; v->flag: a
  * picture to start from is needed. Where it is not as it should be, v->pointer says so. */
 typedef bool kn_compat_reader(kn_visit *v, kn_order *o, kn_error *err);
-kn_compat_reader kn_openai_read_json, kn_openai_read_form, kn_a1111_read, kn_sdcpp_read;
+kn_compat_reader kn_openai_read_json, kn_openai_read_form, kn_a1111_read, kn_sdcpp_read, kn_a1111_read_extra,
+    kn_sdcpp_read_upscale;
 
 /* ---- what becomes of it: call.c ---- */
 
@@ -109,9 +127,10 @@ typedef struct kn_compat_way {
     bool (*answer)(kn_visit *v, kn_store *s, const json_t *job, kn_buf *into, kn_error *err);
     /* In the loop; only of those who do not wait: the job v->json is there. */
     void (*accepted)(kn_visit *v);
-    /* In the loop, of those who order a stream: a preview (PNG) of the job and what stands behind a failure. */
-    void (*preview)(kn_visit *v, const void *png, size_t len, unsigned number);
+    /* In the loop, of those who order a stream: a preview of the job and what stands behind a failure. */
+    void (*preview)(kn_visit *v, const void *file, size_t len, unsigned number);
     void (*failed)(kn_visit *v);
+    bool measures; /* it matters by how much upscalers enlarge */
 } kn_compat_way;
 
 struct kn_compat_call {
@@ -121,6 +140,8 @@ struct kn_compat_call {
     size_t looking;                  /* at this picture */
     bool abandoned;                  /* the client left before there was a job */
     bool created, waits, finished;
+    bool converting, ended; /* a preview is on its way into the wanted format; the job has ended meanwhile */
+    kn_buf preview;
     kn_buf out; /* an answer, or what is to be sent of a stream */
     size_t sent;
     uint64_t steps;
@@ -151,8 +172,8 @@ kn_route_fn kn_compat_ping;
 kn_route_fn kn_openai_generate, kn_openai_edit, kn_openai_models, kn_openai_model;
 kn_route_fn kn_a1111_draw, kn_a1111_options, kn_a1111_set_options, kn_a1111_progress, kn_a1111_interrupt,
     kn_a1111_samplers, kn_a1111_schedulers, kn_a1111_models, kn_a1111_upscalers, kn_a1111_upscale_modes,
-    kn_a1111_nothing, kn_a1111_embeddings;
-kn_route_fn kn_sdcpp_capabilities, kn_sdcpp_draw, kn_sdcpp_job, kn_sdcpp_cancel;
+    kn_a1111_nothing, kn_a1111_embeddings, kn_a1111_extra;
+kn_route_fn kn_sdcpp_capabilities, kn_sdcpp_draw, kn_sdcpp_job, kn_sdcpp_cancel, kn_sdcpp_upscale;
 
 /* The names of our samplers and of our ways to space the noise levels, as lists. */
 json_t *kn_compat_samplers(void);

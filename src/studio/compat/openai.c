@@ -364,15 +364,13 @@ static bool write_events(kn_visit *v, kn_store *s, const json_t *job, kn_buf *in
     return ok;
 }
 
-/* Previews are PNG files; who wants another format gets the result alone. */
-static void show_preview(kn_visit *v, const void *png, size_t len, unsigned number) {
+static void show_preview(kn_visit *v, const void *file, size_t len, unsigned number) {
     KN_AUTO_BUF event;
     const json_t *plan = json_object_get(v->json, "plan");
     json_t *size = json_pack("{s:O, s:O}", "width", json_object_get(plan, "result_width"), "height",
                              json_object_get(plan, "result_height"));
     kn_buf_init(&event, KN_COMPAT_ANSWER_MAX);
-    if (v->compat->order.format == KN_PICTURE_PNG && begin_event(v, "partial_image", size, &event, NULL) &&
-        kn_compat_add_base64(&event, png, len, NULL) &&
+    if (begin_event(v, "partial_image", size, &event, NULL) && kn_compat_add_base64(&event, file, len, NULL) &&
         kn_buf_printf(&event, ",\"partial_image_index\":%u}\n\n", number))
         kn_compat_send(v, event.data, event.len);
     json_decref(size);

@@ -31,13 +31,34 @@ static json_t *inputs_of(const kn_order *o) {
     return list;
 }
 
+/* Pictures of a quality of 0 are not made. */
+static json_t *output_of(const kn_order *o) {
+    return json_pack("{s:s, s:I, s:b, s:b}", "format", kn_picture_formats[o->format], "quality",
+                     (json_int_t)KN_MAX(o->quality, (uint64_t)1), "transparent", o->transparent, "embed_metadata",
+                     !o->plain);
+}
+
+static json_t *enlarging_of(const kn_order *o) {
+    const kn_order_enlarging *e = &o->enlarging;
+    return json_pack("{s:s, s:{s:s*, s:I, s:I, s:I}, s:o}", "input_id", o->pictures[0].id.text, "upscale", "upscaler",
+                     e->upscaler[0] ? e->upscaler : NULL, "width", (json_int_t)e->width, "height",
+                     (json_int_t)e->height, "tile_size", (json_int_t)e->tile_size, "output", output_of(o));
+}
+
+static char *text_of(json_t *request) {
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    json_decref(request);
+    return text;
+}
+
 char *kn_order_request(const kn_order *o) {
-    json_t *r = json_pack("{s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:o, s:{s:s, s:I, s:b}}", "prompt", o->prompt,
-                          "negative_prompt", o->negative_prompt, "profile", o->profile[0] ? o->profile : NULL,
-                          "sampler", o->sampler[0] ? o->sampler : NULL, "preset",
-                          o->preset < 0 ? NULL : kn_preset_names[o->preset], "batch", (json_int_t)o->count, "inputs",
-                          inputs_of(o), "output", "format", kn_picture_formats[o->format], "quality",
-                          (json_int_t)KN_MAX(o->quality, (uint64_t)1), "transparent", o->transparent);
+    if (o->enlarging.wanted)
+        return text_of(enlarging_of(o));
+    json_t *r =
+        json_pack("{s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:o, s:o}", "prompt", o->prompt, "negative_prompt",
+                  o->negative_prompt, "profile", o->profile[0] ? o->profile : NULL, "sampler",
+                  o->sampler[0] ? o->sampler : NULL, "preset", o->preset < 0 ? NULL : kn_preset_names[o->preset],
+                  "batch", (json_int_t)o->count, "inputs", inputs_of(o), "output", output_of(o));
     if (r && o->width)
         json_object_set_new(r, "size",
                             json_pack("{s:s, s:I, s:I}", "mode", "custom", "width", (json_int_t)o->width, "height",
@@ -46,9 +67,7 @@ char *kn_order_request(const kn_order *o) {
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
     if (r && o->has_seed)
         json_object_set_new(r, "seed", json_string(seed));
-    char *text = r ? json_dumps(r, JSON_COMPACT) : NULL;
-    json_decref(r);
-    return text;
+    return text_of(r);
 }
 
 /* ---- members ---- */
@@ -125,6 +144,20 @@ void kn_order_take_sampler(kn_form *f, kn_order *o) {
         kn_sampler_find(name, &found, NULL);
     }
     snprintf(o->sampler, sizeof o->sampler, "%s", found ? found->name.name : "");
+}
+
+void kn_order_take_format(kn_form *f, kn_order *o) {
+    kn_json_text text;
+    if (!kn_form_prose(f, 1, 100, &text))
+        return;
+    for (int i = 0; i < KN_PICTURE_FORMATS; i++) {
+        kn_span word = { text.data, text.len };
+        if (kn_span_is_like(word, kn_picture_formats[i]) || kn_span_is_like(word, kn_picture_endings[i])) {
+            o->format = (kn_picture_format)i;
+            return;
+        }
+    }
+    kn_form_fail(f, KN_E_FORMAT, "png, jpeg or webp is expected");
 }
 
 kn_order_picture *kn_order_add_picture(kn_order *o, kn_input_role role, kn_error *err) {

@@ -7,6 +7,7 @@
 #include "base/date.h"
 #include "studio/compat/compat.h"
 #include "studio/prepare.h"
+#include "workers/recipe.h"
 
 enum { SIDE_LEAST = 64 };
 
@@ -47,19 +48,6 @@ static void refuse_list(kn_form *f, const char *what) {
         kn_json_skip(f->j, NULL);
     if (any)
         kn_form_fail(f, KN_E_UNSUPPORTED, "%s cannot be used here", what);
-}
-
-static void take_format(kn_form *f, kn_order *o) {
-    kn_json_text text;
-    if (!kn_form_prose(f, 1, 100, &text))
-        return;
-    for (int i = 0; i < KN_PICTURE_FORMATS; i++) {
-        if (kn_span_is_like((kn_span){ text.data, text.len }, kn_picture_formats[i])) {
-            o->format = (kn_picture_format)i;
-            return;
-        }
-    }
-    kn_form_fail(f, KN_E_FORMAT, "png, jpeg or webp is expected");
 }
 
 static void take_guidance(const kn_form *outer, kn_order *o) {
@@ -120,7 +108,8 @@ enum {
     SAMPLING,
     HIGH_RES,
     FORMAT,
-    COMPRESSION
+    COMPRESSION,
+    EMBED
 };
 static const char *const keys[] = {
     [PROMPT] = "prompt",
@@ -140,9 +129,11 @@ static const char *const keys[] = {
     [HIGH_RES] = "hires",
     [FORMAT] = "output_format",
     [COMPRESSION] = "output_compression",
+    [EMBED] = "embed_image_metadata",
 };
 
 static void take_member(kn_form *f, int key, kn_order *o) {
+    bool embed = true;
     switch (key) {
     case PROMPT: kn_order_take_text(f, &o->prompt); break;
     case NEGATIVE: kn_order_take_text(f, &o->negative_prompt); break;
@@ -159,8 +150,12 @@ static void take_member(kn_form *f, int key, kn_order *o) {
     case LORA: refuse_list(f, "a LoRA"); break;
     case SAMPLING: take_sampling(f, o); break;
     case HIGH_RES: take_high_res(f); break;
-    case FORMAT: take_format(f, o); break;
+    case FORMAT: kn_order_take_format(f, o); break;
     case COMPRESSION: kn_form_u64(f, 0, 100, &o->quality); break;
+    case EMBED:
+        kn_form_bool(f, &embed);
+        o->plain = !embed;
+        break;
     }
 }
 
@@ -332,20 +327,30 @@ static json_t *defaults_json(const kn_model_profile *m) {
                      "scheduler", "default", "sample_steps", steps, "guidance", "txt_cfg", cfg);
 }
 
-static json_t *capabilities_json(const kn_studio *s, const kn_model_profile *m) {
+static json_t *upscalers_json(const kn_upscaler_list *l) {
+    json_t *list = json_pack("[{s:s, s:b, s:b}]", "name", "None", "model", 0, "image_upscale", 0);
+    for (size_t i = 0; i < l->count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "name", l->items[i].id, "model",
+                                              l->items[i].file != NULL, "image_upscale", l->items[i].factor > 1));
+    return list;
+}
+
+static json_t *capabilities_json(const kn_studio *s, const kn_model_profile *m, const kn_upscaler_list *upscalers) {
     json_t *formats = kn_api_formats(s), *features = features_json(m, s->runner.kinds), *defaults = defaults_json(m);
+    json_t *names = upscalers_json(upscalers);
     json_t *all = json_pack(
-        "{s:{s:s, s:s, s:s}, s:s, s:[s], s:{s:O}, s:{s:O}, s:{s:O}, s:o, s:o, s:o, s:o, s:o, s:[], s:[{s:s}], s:b}",
-        "model", "name", m->name, "stem", m->name, "path", m->name, "current_mode", "img_gen", "supported_modes",
-        "img_gen", "defaults_by_mode", "img_gen", defaults, "output_formats_by_mode", "img_gen", formats,
-        "features_by_mode", "img_gen", features, "defaults", defaults, "output_formats", formats, "features", features,
-        "samplers", kn_compat_samplers(), "schedulers", kn_compat_schedulers(), "loras", "upscalers", "name", "None",
-        "upscale", 0);
+        "{s:{s:s, s:s, s:s}, s:s, s:[s], s:{s:O}, s:{s:O}, s:{s:O}, s:o, s:o, s:o, s:o, s:o, s:[], s:o, s:b}", "model",
+        "name", m->name, "stem", m->name, "path", m->name, "current_mode", "img_gen", "supported_modes", "img_gen",
+        "defaults_by_mode", "img_gen", defaults, "output_formats_by_mode", "img_gen", formats, "features_by_mode",
+        "img_gen", features, "defaults", defaults, "output_formats", formats, "features", features, "samplers",
+        kn_compat_samplers(), "schedulers", kn_compat_schedulers(), "loras", "upscalers", names, "upscale", 1);
     if (all)
         json_object_set_new(all, "limits",
-                            json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "min_width", SIDE_LEAST, "max_width",
-                                      KN_PICTURE_SIDE_MAX, "min_height", SIDE_LEAST, "max_height", KN_PICTURE_SIDE_MAX,
-                                      "max_batch_count", KN_REQUEST_BATCH, "max_queue_size", KN_JOBS_QUEUE_LIMIT));
+                            json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "max_upscale_width",
+                                      KN_RECIPE_RESULT_MAX, "max_upscale_height", KN_RECIPE_RESULT_MAX, "min_width",
+                                      SIDE_LEAST, "max_width", KN_PICTURE_SIDE_MAX, "min_height", SIDE_LEAST,
+                                      "max_height", KN_PICTURE_SIDE_MAX, "max_batch_count", KN_REQUEST_BATCH,
+                                      "max_queue_size", KN_JOBS_QUEUE_LIMIT));
     return all;
 }
 
@@ -355,7 +360,7 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
         return false;
     const kn_model_profile *m = kn_prepared_profile(&p, "");
     bool found = m;
-    v->json = found ? capabilities_json(v->studio, m) : NULL;
+    v->json = found ? capabilities_json(v->studio, m, &p.upscalers) : NULL;
     kn_prepared_free(&p);
     if (!found)
         return kn_fail(err, KN_E_NOT_FOUND, "there is no model");
@@ -365,5 +370,5 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
 void kn_sdcpp_capabilities(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, NULL);
     if (v)
-        kn_visit_send(v, work_capabilities, NULL);
+        kn_visit_send_measured(v, work_capabilities, NULL);
 }

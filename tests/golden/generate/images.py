@@ -112,6 +112,19 @@ def orientation(out, seed):
     ImageOps.exif_transpose(Image.open(f"{out}/webp-exif.webp")).convert("RGB").save(f"{out}/webp-exif.png")
 
 
+def comments(out):
+    """Notes as other programs write them: numbers with either byte first, the text with its highest."""
+    os.makedirs(out, exist_ok=True)
+    text = "%s\nSteps: 4, Seed: 7, Size: 8x8"
+    unicode = b"UNICODE\0" + (text % "a b\u00f4t \U0001f680").encode("utf-16-be")
+    for name, comment in (("unicode.jpg", unicode), ("unicode.webp", unicode),
+                          ("ascii.jpg", b"ASCII\0\0\0" + (text % "a boat").encode())):  # fmt: skip
+        notes = Image.Exif()
+        notes.endian = ">" if name == "ascii.jpg" else "<"
+        notes.get_ifd(0x8769)[0x9286] = comment
+        Image.new("RGB", (8, 8), (200, 30, 40)).save(f"{out}/{name}", exif=notes)
+
+
 def alpha(out, rng):
     os.makedirs(out, exist_ok=True)
     im = noise_image(24, 20, "RGBA", rng)
@@ -175,5 +188,6 @@ def main(seed, out, variant):
     vision_sizes(f"{out}/vision-sizes.json")
     aspect_sizes(f"{out}/aspect-sizes.json")
     orientation(f"{out}/orientation", seed)
+    comments(f"{out}/comments")
     alpha(f"{out}/alpha", rng)
     masks(f"{out}/mask", rng, seed)
