@@ -87,6 +87,11 @@ bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err) {
     return true;
 }
 
+bool kn_path_is_within(const char *path, const char *folder) {
+    size_t len = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+    return strncmp(path, folder, len) == 0 && (!path[len] || path[len] == '/');
+}
+
 /* Splits a path into an open folder and a name in it. */
 static int open_folder_of(const char *path, const char **name, kn_error *err) {
     const char *slash = strrchr(path, '/');

@@ -22,6 +22,9 @@ void kn_map_close(kn_map *m);
 /* Reads a whole regular file of at most `limit` bytes; adds to `into`. */
 bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err);
 
+/* Whether the path is the folder itself or lies in it, by their words: both absolute, with single slashes. */
+bool kn_path_is_within(const char *path, const char *folder);
+
 /* A file under construction beside its final place: written, synced and named by kn_output_commit, or removed without a
  * trace by kn_output_drop. Both may be called on a dropped or committed output again; they then do nothing.
  *

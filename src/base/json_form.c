@@ -12,6 +12,31 @@
 /* Far longer than any chain of our own keys. */
 enum { PLACE_BYTES = 400 };
 
+/* "managed.workers[2].device" */
+static bool place_of(const kn_form *f, kn_buf *into) {
+    if (f->outer && !place_of(f->outer, into))
+        return false;
+    if (f->key < 0)
+        return true;
+    return kn_buf_printf(into, "%s%s", into->len ? "." : "", f->keys[f->key]) &&
+           (f->item < 0 || kn_buf_printf(into, "[%td]", f->item));
+}
+
+/* The reader tells where in the text it has stopped; the innermost form, which hears of that first, adds which value
+ * that is. */
+static void add_place(const kn_form *f) {
+    kn_json_reader *j = f->j;
+    KN_AUTO_BUF place;
+    kn_buf_init(&place, PLACE_BYTES);
+    if (j->placed)
+        return;
+    j->placed = true;
+    if (place_of(f, &place) && place.len)
+        kn_fail_within(j->err, "%s", place.data);
+    if (j->pointer && !kn_form_pointer(f, j->pointer))
+        kn_buf_clear(j->pointer);
+}
+
 bool kn_form_open(kn_form *f, kn_json_reader *j, const kn_form *outer, const char *const *keys, size_t count) {
     assert(count <= KN_FORM_KEYS_MAX);
     *f = (kn_form){ .j = j, .outer = outer, .keys = keys, .count = count, .key = -1, .item = -1 };
@@ -20,30 +45,41 @@ bool kn_form_open(kn_form *f, kn_json_reader *j, const kn_form *outer, const cha
     return kn_json_object(j);
 }
 
-bool kn_form_next(kn_form *f, int *ret) {
-    kn_json_text key;
-    if (f->j->failed) /* where that was stays */
-        return false;
-    f->key = -1;
-    f->item = -1;
-    do {
-        if (!kn_json_key(f->j, &key))
-            return false;
-        for (size_t i = 0; i < f->count; i++) {
-            if (!kn_json_is(key, f->keys[i]))
-                continue;
-            if (f->seen >> i & 1)
-                return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
-            f->seen |= (uint64_t)1 << i;
-            f->key = *ret = (int)i;
-            return true;
-        }
-    } while (f->tolerant && kn_json_skip(f->j, NULL));
-    if (f->j->failed)
-        return false;
+/* The number of the key, once; -1: nobody knows it. */
+static bool note_key(kn_form *f, kn_json_text key, int *ret) {
+    *ret = -1;
+    for (size_t i = 0; i < f->count; i++) {
+        if (!kn_json_is(key, f->keys[i]))
+            continue;
+        if (f->seen >> i & 1)
+            return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
+        f->seen |= (uint64_t)1 << i;
+        *ret = (int)i;
+    }
+    if (*ret >= 0 || f->tolerant)
+        return true;
     kn_quoted word = kn_quote(key.data, key.len);
     return kn_form_fail(f, KN_E_FORMAT, "unknown key '%s'%s", word.text,
                         kn_suggest_choice(word.text, f->keys, f->count).text);
+}
+
+bool kn_form_next(kn_form *f, int *ret) {
+    kn_json_text key;
+    char c = kn_json_peek(f->j);
+    if (c == ',' || c == '}') { /* else something is wrong with the last value, or behind it */
+        f->key = -1;
+        f->item = -1;
+    }
+    while (kn_json_key(f->j, &key) && note_key(f, key, ret)) {
+        if (*ret >= 0) {
+            f->key = *ret;
+            return true;
+        }
+        kn_json_skip(f->j, NULL);
+    }
+    if (f->j->failed)
+        add_place(f);
+    return false;
 }
 
 bool kn_form_has(const kn_form *f, int key) {
@@ -72,14 +108,22 @@ bool kn_form_item(kn_form *f) {
 }
 
 bool kn_form_u64(kn_form *f, uint64_t min, uint64_t max, uint64_t *ret) {
+    kn_json_text number;
+    char digits[24] = "";
     uint64_t v = 0;
     char c = kn_json_peek(f->j);
-    if (!f->j->failed && (c < '0' || c > '9'))
+    if (!f->j->failed && c != '-' && (c < '0' || c > '9'))
         return kn_form_fail(f, KN_E_FORMAT, "a number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
-    if (!kn_json_u64(f->j, &v))
+    if (!kn_json_skip(f->j, &number))
         return false;
-    if (v < min || v > max)
-        return kn_form_fail(f, KN_E_RANGE, "%" PRIu64 " is outside %" PRIu64 " to %" PRIu64, v, min, max);
+    for (size_t i = 0; i < number.len; i++)
+        if (number.data[i] < '0' || number.data[i] > '9')
+            return kn_form_fail(f, KN_E_FORMAT, "a whole number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
+    if (number.len < sizeof digits)
+        memcpy(digits, number.data, number.len);
+    if (!kn_parse_u64(digits, &v) || v < min || v > max)
+        return kn_form_fail(f, KN_E_RANGE, "%s is outside %" PRIu64 " to %" PRIu64,
+                            kn_quote(number.data, number.len).text, min, max);
     *ret = v;
     return true;
 }
@@ -167,31 +211,19 @@ bool kn_form_word(kn_form *f, const char *const *words, size_t count, size_t *re
                         kn_suggest_choice(word.text, words, count).text);
 }
 
-/* "managed.workers[2].device" */
-static bool place_of(const kn_form *f, kn_buf *into) {
-    if (f->outer && !place_of(f->outer, into))
-        return false;
-    if (f->key < 0)
-        return true;
-    return kn_buf_printf(into, "%s%s", into->len ? "." : "", f->keys[f->key]) &&
-           (f->item < 0 || kn_buf_printf(into, "[%td]", f->item));
-}
-
 int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) {
-    KN_AUTO_BUF place;
-    kn_buf_init(&place, PLACE_BYTES);
-    if (f->j->failed)
+    kn_json_reader *j = f->j;
+    if (j->failed)
         return 0;
-    f->j->failed = true;
+    j->failed = true;
     va_list args;
     va_start(args, fmt);
-    char text[sizeof f->j->err->text];
+    char text[sizeof j->err->text];
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    bool known = place_of(f, &place) && place.len;
-    if (f->j->pointer && !kn_form_pointer(f, f->j->pointer))
-        kn_buf_clear(f->j->pointer);
-    return kn_error_set(f->j->err, code, "%s%s%s", known ? place.data : "", known ? ": " : "", text);
+    kn_error_set(j->err, code, "%s", text);
+    add_place(f);
+    return 0;
 }
 
 bool kn_form_pointer(const kn_form *f, kn_buf *into) {
@@ -203,10 +235,9 @@ bool kn_form_pointer(const kn_form *f, kn_buf *into) {
 }
 
 bool kn_form_finish(kn_form *f) {
-    kn_json_reader *j = f->j;
-    bool ok = kn_json_finish(j);
-    if (!ok && j->pointer && !j->pointer->len && !kn_form_pointer(f, j->pointer))
-        kn_buf_clear(j->pointer);
-    kn_json_close(j);
+    bool ok = kn_json_finish(f->j);
+    if (!ok)
+        add_place(f);
+    kn_json_close(f->j);
     return ok;
 }

@@ -14,8 +14,9 @@
  *         }
  *     kn_form_need(&f, PORT);
  *
- * Errors: "workers[1].device.port: 70000 is outside 1 to 65535". As with the reader below it, after the first error
- * nothing more is read, so that the reader's `failed` is the one thing to look at. */
+ * Errors: "workers[1].device.port: 70000 is outside 1 to 65535"; those of the reader, too, once kn_form_next is asked
+ * for another key. As with the reader below it, after the first error nothing more is read, so that the reader's
+ * `failed` is the one thing to look at. */
 #ifndef KN_BASE_JSON_FORM_H
 #define KN_BASE_JSON_FORM_H
 

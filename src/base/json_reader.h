@@ -40,6 +40,7 @@ typedef struct kn_json_reader {
     unsigned depth;
     bool fresh; /* nothing has been read yet in the innermost level */
     bool failed;
+    bool placed; /* the error says which value it is about (json_form.h) */
     kn_buf decoded;
     kn_buf *pointer; /* NULL, or where forms (json_form.h) write the JSON Pointer of what they refuse */
     kn_error *err;

@@ -1,10 +1,14 @@
-/* kuno check: reads config.json as `kuno serve` would, and tells what it means. Nothing is started or opened. */
+/* kuno check: whether `kuno serve` could begin here, with this configuration, as this user and in this environment, and
+ * what it would serve. All that is in the way is told, and nothing is changed. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/service.h"
+#include "gateway/needs.h"
+#include "workers/recipe.h"
 
 enum { TEXT_LIMIT = 64 << 10 };
 
@@ -26,34 +30,89 @@ static const kn_option options[] = {
     KN_OPT_HELP,
 };
 
+typedef struct findings {
+    const kn_config *config;
+    const char *from; /* NULL: the built-in configuration */
+    kn_service_token token;
+    kn_needs problems, busy;
+} findings;
+
+static void look(findings *f) {
+    kn_error err = { 0 };
+    kn_needs *n = &f->problems;
+    kn_needs_look(f->config, n);
+    kn_needs_try(f->config, n, &f->busy);
+    if (!kn_service_find_token(f->config, f->from, false, &f->token, &err) && n->count < KN_NEEDS_MAX)
+        n->items[n->count++] = err;
+    explicit_bzero(&f->token.token, sizeof f->token.token);
+}
+
+/* ---- in words ---- */
+
 static const char *place_of(const kn_image_config *c) {
     return c->pci.text[0] ? c->pci.text : "the processor";
 }
 
-static bool tell(const kn_config *c, const char *from, kn_buf *out) {
-    bool ok = kn_buf_printf(out, "%s can be served\n", from ? from : "the built-in configuration") &&
+static bool tell(const findings *f, kn_buf *out) {
+    const kn_config *c = f->config;
+    bool ok = kn_buf_printf(out, "%s can be served\n", f->from ? f->from : "the built-in configuration") &&
               kn_buf_printf(out, "listen    %s\n", kn_address_print(&c->listen).text) &&
               kn_buf_printf(out, "upstream  %s\n", kn_address_print(&c->upstream).text) &&
               kn_buf_printf(out, "control   %s\n", kn_address_print(&c->control).text) &&
+              kn_buf_printf(out, "token     %s\n", f->token.from) &&
               kn_buf_printf(out, "state     %s\n", c->state_dir) &&
               (!c->studio.len || kn_buf_printf(out, "studio    %s\n", kn_address_print(&c->studio).text)) &&
               (!c->image.enabled || kn_buf_printf(out, "pictures  %s\n", place_of(&c->image)));
     for (size_t i = 0; ok && i < c->worker_count; i++)
         ok =
             kn_buf_printf(out, "worker    %s on %s\n", c->workers[i].id, kn_address_print(&c->workers[i].address).text);
+    for (size_t i = 0; ok && i < f->busy.count; i++)
+        ok = kn_buf_printf(out, "now       %s\n", f->busy.items[i].text);
     return ok;
 }
 
-static bool tell_json(const kn_config *c, const char *from, kn_buf *out) {
+/* ---- as JSON ---- */
+
+static json_t *workers_json(const kn_config *c) {
     json_t *workers = json_array();
     for (size_t i = 0; i < c->worker_count; i++)
         json_array_append_new(workers, json_pack("{s:s, s:s, s:s}", "id", c->workers[i].id, "backend",
                                                  kn_backend_names[c->workers[i].backend], "address",
                                                  kn_address_print(&c->workers[i].address).text));
-    json_t *answer = json_pack("{s:s?, s:s, s:s, s:s, s:s, s:s*, s:o}", "config", from, "listen",
-                               kn_address_print(&c->listen).text, "upstream", kn_address_print(&c->upstream).text,
-                               "control", kn_address_print(&c->control).text, "state_dir", c->state_dir, "studio",
-                               c->studio.len ? kn_address_print(&c->studio).text : NULL, "workers", workers);
+    return workers;
+}
+
+static json_t *image_json(const kn_image_config *c) {
+    json_t *workflows = json_array();
+    if (!c->enabled) {
+        json_decref(workflows);
+        return json_null();
+    }
+    for (size_t i = 0; i < KN_WORKFLOWS; i++)
+        if (c->workflows >> i & 1)
+            json_array_append_new(workflows, json_string(kn_workflows[i].id));
+    return json_pack("{s:s?, s:s?, s:I, s:I, s:s, s:o}", "models", c->models, "pci_address",
+                     c->pci.text[0] ? c->pci.text : NULL, "timeout_seconds", (json_int_t)c->timeout_s,
+                     "keep_warm_seconds", (json_int_t)c->keep_warm_s, "isolation",
+                     c->isolated ? "required" : "best-effort", "workflows", workflows);
+}
+
+static json_t *texts_json(const kn_needs *n) {
+    json_t *texts = json_array();
+    for (size_t i = 0; i < n->count; i++)
+        json_array_append_new(texts, json_string(n->items[i].text));
+    return texts;
+}
+
+static bool tell_json(const findings *f, kn_buf *out) {
+    const kn_config *c = f->config;
+    json_t *answer =
+        json_pack("{s:s?, s:b, s:o, s:o, s:s, s:s, s:s, s:s*, s:s, s:s*, s:o, s:o}", "config", f->from, "servable",
+                  !f->problems.count, "problems", texts_json(&f->problems), "in_use", texts_json(&f->busy), "listen",
+                  kn_address_print(&c->listen).text, "upstream", kn_address_print(&c->upstream).text, "control",
+                  kn_address_print(&c->control).text, "token", f->token.from[0] ? f->token.from : NULL, "state_dir",
+                  c->state_dir, "studio", c->studio.len ? kn_address_print(&c->studio).text : NULL, "image",
+                  image_json(&c->image), "workers", workers_json(c));
     char *text = answer ? json_dumps(answer, JSON_INDENT(1)) : NULL;
     bool ok = text && kn_buf_printf(out, "%s\n", text);
     free(text);
@@ -61,23 +120,47 @@ static bool tell_json(const kn_config *c, const char *from, kn_buf *out) {
     return ok;
 }
 
-static int run(const void *given) {
-    const check_options *o = given;
-    kn_config c;
-    const char *from = NULL;
+/* ---- */
+
+/* Problems are told where errors are; the first one decides about the exit status. */
+static int report(const findings *f, bool json) {
     kn_error err = { 0 };
     KN_AUTO_BUF out;
     kn_buf_init(&out, TEXT_LIMIT);
-    if (!kn_service_config(o->config, &c, &from, &err))
-        return kn_report("config", &err);
-    bool ok = (o->json ? tell_json(&c, from, &out) : tell(&c, from, &out)) || kn_fail_nomem(&err, TEXT_LIMIT);
-    kn_config_free(&c);
-    return ok && kn_print(&out, &err) ? 0 : kn_report(NULL, &err);
+    int status = f->problems.count ? kn_exit_code(f->problems.items[0].code) : 0;
+    for (size_t i = 0; i < f->problems.count; i++)
+        kn_report("check", &f->problems.items[i]);
+    if (status && !json)
+        return status;
+    bool ok = (json ? tell_json(f, &out) : tell(f, &out)) || kn_fail_nomem(&err, TEXT_LIMIT);
+    return ok && kn_print(&out, &err) ? status : kn_report(NULL, &err);
+}
+
+static int run(const void *given) {
+    const check_options *o = given;
+    kn_config c;
+    kn_error err = { 0 };
+    findings *f = calloc(1, sizeof *f);
+    if (!f) {
+        kn_fail_nomem(&err, sizeof *f);
+        return kn_report(NULL, &err);
+    }
+    int status = 0;
+    if (kn_service_config(o->config, &c, &f->from, &err)) {
+        f->config = &c;
+        look(f);
+        status = report(f, o->json);
+        kn_config_free(&c);
+    } else {
+        status = kn_report("config", &err);
+    }
+    free(f);
+    return status;
 }
 
 const kn_command kn_command_check = {
     .name = "check",
-    .help = "Check the configuration of the server",
+    .help = "Check whether the server can be started with a configuration",
     .options = options,
     .option_count = KN_COUNT(options),
     .given_bytes = sizeof(check_options),

@@ -40,21 +40,46 @@ static void seen(kn_look *l, json_t *report) {
     kn_loop_stop(s->loop);
 }
 
+/* Whose models are looked at: the upstream's, and those of the workers that a running `kuno serve` may have. */
+typedef struct ollamas {
+    size_t count;
+    kn_upstream *items[KN_WATCHED_MAX];
+} ollamas;
+
+static bool add_ollama(ollamas *o, kn_http *http, const kn_address *address, kn_error *err) {
+    const kn_upstream_limits limits = kn_upstream_limits_default();
+    if (!kn_upstream_new(http, address, &limits, &o->items[o->count], err))
+        return false;
+    o->count++;
+    return true;
+}
+
+static bool watch_all(kn_watcher *w, kn_http *http, const kn_config *c, ollamas *o, kn_error *err) {
+    if (!add_ollama(o, http, &c->upstream, err))
+        return false;
+    kn_watcher_set(w, o->items[0], NULL);
+    for (size_t i = 0; i < c->worker_count; i++) {
+        if (!add_ollama(o, http, &c->workers[i].address, err))
+            return false;
+        kn_watcher_add_worker(w, c->workers[i].id, o->items[i + 1]);
+    }
+    return true;
+}
+
 static bool look(const kn_config *c, json_t **ret, kn_error *err) {
     sight s = { .look.seen = seen };
     kn_http *http = NULL;
-    kn_upstream *upstream = NULL;
     kn_watcher *watcher = NULL;
-    kn_upstream_limits limits = kn_upstream_limits_default();
+    ollamas all = { .count = 0 };
     bool ok = kn_loop_new(NULL, NULL, &s.loop, err) && kn_http_new(s.loop, &http, err) &&
-              kn_upstream_new(http, &c->upstream, &limits, &upstream, err) && kn_watcher_new(s.loop, "", &watcher, err);
+              kn_watcher_new(s.loop, "", &watcher, err) && watch_all(watcher, http, c, &all, err);
     if (ok) {
-        kn_watcher_set(watcher, upstream, NULL);
         kn_watcher_look(watcher, &s.look);
         ok = kn_loop_run(s.loop, err) && (s.report || kn_fail_nomem(err, TEXT_LIMIT));
     }
     kn_watcher_free(watcher);
-    kn_upstream_free(upstream);
+    for (size_t i = 0; i < all.count; i++)
+        kn_upstream_free(all.items[i]);
     kn_http_free(http);
     if (s.loop)
         kn_loop_free(s.loop);
@@ -95,8 +120,10 @@ static bool tell(json_t *report, kn_buf *out) {
               tell_bytes(host, "cgroup_limit_bytes", "limited to", out) && kn_buf_add_text(out, "\n");
     json_array_foreach(json_object_get(report, "devices"), i, one) ok = ok && tell_device(one, out);
     json_array_foreach(json_object_get(report, "residency"), i, one) {
+        const char *worker = text_at(one, "worker");
         ok = ok &&
-             kn_buf_printf(out, "loaded  %s (%s)", kn_quote_z(text_at(one, "model")).text, text_at(one, "class")) &&
+             kn_buf_printf(out, "loaded  %s (%s)%s%s", kn_quote_z(text_at(one, "model")).text, text_at(one, "class"),
+                           *worker ? " by worker " : "", worker) &&
              tell_bytes(one, "size_bytes", "in all", out) && tell_bytes(one, "size_vram_bytes", "on cards", out) &&
              kn_buf_add_text(out, "\n");
     }

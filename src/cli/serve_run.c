@@ -1,38 +1,38 @@
 /* What `kuno serve` does: runs the gateway until it is told to stop. */
-#include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "cli/report.h"
 #include "cli/serve.h"
 #include "cli/serve_studio.h"
 #include "cli/service.h"
 #include "gateway/gateway.h"
-#include "gateway/state.h"
+#include "gateway/needs.h"
 
 enum { STUDIO_MS = 5000 };
 
 typedef struct service {
+    kn_log *log; /* standard error, where the service manager collects it; nothing else writes there */
     kn_loop *loop;
     kn_gateway *gateway;
     const kn_config *config;
     const char *config_from; /* NULL: there is none */
-    char token_from[PATH_MAX];
+    kn_service_token token;
     kn_error failure;        /* why it could not begin */
     kn_serve_studio *studio; /* NULL: there is none */
     kn_timer patience;       /* for the studio, when the gateway has ended */
     bool stops, gateway_ended, studio_ended;
 } service;
 
-/* One line at a time on standard error, where the service manager collects them. */
 static void log_line(void *ctx, const char *line) {
-    (void)ctx;
-    fprintf(stderr, "kuno: %s\n", line);
+    const service *s = ctx;
+    kn_log_say(s->log, "%s", line);
 }
 
 /* What passes through here is nobody's business: it must not lie in a file after a crash, nor be read by another
@@ -106,35 +106,17 @@ static bool watch_signals(service *s, kn_error *err) {
     return kn_loop_signals(s->loop, &set, signal_came, s, err);
 }
 
-/* Where no token was given and no configuration either, one is made and kept beside the state. */
-static bool find_token(const kn_config *c, bool configured, kn_token *ret, char *told, size_t room, kn_error *err) {
-    const char *from = NULL;
-    if (!kn_token_take(ret, &from, err))
-        return false;
-    if (from) {
-        snprintf(told, room, "%s", from);
-        return true;
-    }
-    if (configured)
-        return kn_fail(err, KN_E_USAGE,
-                       "no control token; set KUNO_CONTROL_TOKEN or KUNO_CONTROL_TOKEN_FILE (32 to 256 characters)");
-    if (snprintf(told, room, "%s/control-token", c->state_dir) >= (int)room)
-        return kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
-    return kn_state_make_folder(c->state_dir, err) && kn_token_make_file(told, ret, err);
-}
-
 static void ready(void *ctx) {
     const service *s = ctx;
     const kn_config *c = s->config;
     if (c->worker_count)
-        fprintf(stderr, "kuno: managed mode: %s, with %zu %s and the Ollama at %s\n", kn_address_print(&c->listen).text,
-                c->worker_count, c->worker_count == 1 ? "worker" : "workers", kn_address_print(&c->upstream).text);
+        kn_log_say(s->log, "managed mode: clients of Ollama at %s, with %zu %s", kn_address_print(&c->listen).text,
+                   c->worker_count, c->worker_count == 1 ? "worker" : "workers");
     else
-        fprintf(stderr, "kuno: gateway mode: %s, for the Ollama at %s\n", kn_address_print(&c->listen).text,
-                kn_address_print(&c->upstream).text);
-    fprintf(stderr, "kuno: control at %s with the token of %s; state in %s; settings from %s\n",
-            kn_address_print(&c->control).text, s->token_from, c->state_dir,
-            s->config_from ? s->config_from : "nowhere, these are the usual ones");
+        kn_log_say(s->log, "gateway mode: clients of Ollama at %s", kn_address_print(&c->listen).text);
+    kn_log_say(s->log, "control at %s with the token of %s; state in %s; settings from %s",
+               kn_address_print(&c->control).text, s->token.from, c->state_dir,
+               s->config_from ? s->config_from : "nowhere, these are the usual ones");
 }
 
 static void failed(void *ctx, const kn_error *err) {
@@ -155,26 +137,50 @@ static bool begin_studio(service *s, const char *token, kn_error *err) {
         return true;
     if (!kn_serve_studio_new(&setup, &s->studio, err))
         return false;
-    fprintf(stderr, "kuno: studio at http://%s/api/v1 with the control token\n",
-            kn_address_print(&s->config->studio).text);
+    kn_log_say(s->log, "studio at http://%s/api/v1 with the control token", kn_address_print(&s->config->studio).text);
     return true;
 }
 
+/* What is missing on this machine; `kuno check` tells all of it. */
+static bool find_all(const kn_config *c, kn_error *err) {
+    kn_needs *needs = malloc(sizeof *needs);
+    if (!needs)
+        return kn_fail_nomem(err, sizeof *needs);
+    kn_needs_look(c, needs);
+    bool ok = !needs->count || kn_fail(err, needs->items[0].code, "%s", needs->items[0].text);
+    free(needs);
+    return ok;
+}
+
 static bool serve(service *s, kn_error *err) {
-    kn_token token;
-    if (!find_token(s->config, s->config_from, &token, s->token_from, sizeof s->token_from, err))
-        return kn_fail_within(err, "control token");
+    if (!find_all(s->config, err) || !kn_service_find_token(s->config, s->config_from, true, &s->token, err))
+        return false;
     const kn_gateway_setup setup = { .config = s->config,
-                                     .token = token.text,
+                                     .token = s->token.token.text,
                                      .loop = s->loop,
                                      .ready = ready,
                                      .failed = failed,
                                      .log = log_line,
                                      .ctx = s };
-    bool ok = kn_gateway_new(&setup, &s->gateway, err) && begin_studio(s, token.text, err);
-    explicit_bzero(&token, sizeof token);
+    bool ok = kn_gateway_new(&setup, &s->gateway, err) && begin_studio(s, s->token.token.text, err);
+    explicit_bzero(&s->token.token, sizeof s->token.token);
     ok = ok && kn_loop_run(s->loop, err);
     return ok && (!s->failure.code || kn_fail(err, s->failure.code, "%s", s->failure.text));
+}
+
+/* Nothing blocks here any more, the last word included. */
+static int run(service *s, kn_error *err) {
+    bool ok = kn_loop_new(NULL, NULL, &s->loop, err) && watch_signals(s, err) && serve(s, err);
+    if (s->loop)
+        kn_loop_timer_close(s->loop, &s->patience);
+    kn_serve_studio_free(s->studio);
+    kn_gateway_free(s->gateway);
+    if (s->loop)
+        kn_loop_free(s->loop);
+    if (!ok)
+        kn_log_say(s->log, "serve: %s", err->text);
+    kn_log_free(s->log);
+    return ok ? 0 : kn_exit_code(err->code);
 }
 
 int kn_serve_run(const kn_serve_options *o) {
@@ -185,13 +191,7 @@ int kn_serve_run(const kn_serve_options *o) {
     raise_descriptor_limit();
     if (!kn_service_config(o->config, &c, &s.config_from, &err))
         return kn_report("config", &err);
-    bool ok = kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) && serve(&s, &err);
-    if (s.loop)
-        kn_loop_timer_close(s.loop, &s.patience);
-    kn_serve_studio_free(s.studio);
-    kn_gateway_free(s.gateway);
-    if (s.loop)
-        kn_loop_free(s.loop);
+    int status = kn_log_new(STDERR_FILENO, "kuno: ", &s.log, &err) ? run(&s, &err) : kn_report("serve", &err);
     kn_config_free(&c);
-    return ok ? 0 : kn_report("serve", &err);
+    return status;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "gateway/state.h"
 
 /* $XDG_STATE_HOME/kuno, or ~/.local/state/kuno. */
 static bool state_in_home(char *path, size_t room, kn_error *err) {
@@ -17,7 +18,7 @@ static bool state_in_home(char *path, size_t room, kn_error *err) {
 }
 
 bool kn_service_config(const char *given, kn_config *ret, const char **ret_from, kn_error *err) {
-    char state[PATH_MAX];
+    char state[PATH_MAX / 2]; /* what lies in there has longer names */
     *ret_from = given ? given : access(KN_CONFIG_PATH, F_OK) == 0 ? KN_CONFIG_PATH : NULL;
     if (*ret_from)
         return kn_config_load(*ret_from, ret, err);
@@ -45,4 +46,22 @@ bool kn_service_key_read(const kn_service_key *k, kn_token *ret, kn_error *err) 
                ? kn_fail_within(err, "the Kuno service has not run yet: its token's file '%s'",
                                 kn_quote_path(k->file).text)
                : kn_fail_within(err, "the token's file '%s'", kn_quote_path(k->file).text);
+}
+
+bool kn_service_find_token(const kn_config *c, bool configured, bool makes, kn_service_token *ret, kn_error *err) {
+    const char *from = NULL;
+    if (!kn_token_take(&ret->token, &from, err))
+        return kn_fail_within(err, "control token");
+    if (from) {
+        snprintf(ret->from, sizeof ret->from, "%s", from);
+        return true;
+    }
+    if (configured)
+        return kn_fail(err, KN_E_USAGE,
+                       "control token: there is none; set KUNO_CONTROL_TOKEN or KUNO_CONTROL_TOKEN_FILE (32 to 256 "
+                       "characters)");
+    snprintf(ret->from, sizeof ret->from, "%s/control-token", c->state_dir);
+    bool ok = makes ? kn_state_make_folder(c->state_dir, err) && kn_token_make_file(ret->from, &ret->token, err)
+                    : access(ret->from, F_OK) != 0 || kn_token_read_file(ret->from, &ret->token, err);
+    return ok || kn_fail_within(err, "control token: '%s'", kn_quote_path(ret->from).text);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_form.h"
@@ -21,6 +20,7 @@ enum {
     WORKER_MODELS_MAX = 64,
     CONTEXT_MAX = 1 << 24, /* tokens; far beyond any model */
     DEVICE_INDEX_MAX = 255,
+    STATE_DIR_BYTES = PATH_MAX / 2, /* the rest is for what lies in there */
 };
 
 #define STUDIO_ADDRESS "127.0.0.1:39151"
@@ -70,22 +70,45 @@ static void read_u32(kn_form *f, uint32_t min, uint32_t max, uint32_t *ret) {
         *ret = (uint32_t)v;
 }
 
-/* folder: what a relative path begins with; NULL: there may be none. */
-static void read_path(kn_form *f, const char *folder, char **ret) {
+/* Whether the path has a part "." or ".." in it: two such paths cannot be compared. */
+static bool has_dots(const char *path) {
+    for (const char *at = path; (at = strstr(at, "/.")); at++) {
+        const char *rest = at + 2 + (at[2] == '.');
+        if (!*rest || *rest == '/')
+            return true;
+    }
+    return false;
+}
+
+/* "//a//b/" is /a/b. */
+static void squeeze_slashes(char *path) {
+    char *to = path;
+    for (const char *from = path; *from; from++)
+        if (*from != '/' || (from[1] && from[1] != '/'))
+            *to++ = *from;
+    if (to == path)
+        *to++ = '/';
+    *to = 0;
+}
+
+/* Where a relative path begins would depend on who starts the program. max: leaves room for what is put behind it. */
+static void read_path(kn_form *f, size_t max, char **ret) {
     kn_json_text text;
-    if (!kn_form_text(f, 1, PATH_MAX - 1, &text))
+    if (!kn_form_text(f, 1, max, &text))
         return;
-    bool absolute = text.data[0] == '/';
-    if (!absolute && !folder) {
-        kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path", kn_quote(text.data, text.len).text);
+    char *path = strndup(text.data, text.len);
+    if (!path)
+        kn_form_fail(f, KN_E_NOMEM, "not enough memory for a path");
+    else if (path[0] != '/')
+        kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path, which begins with '/'", kn_quote_path(path).text);
+    else if (has_dots(path))
+        kn_form_fail(f, KN_E_USAGE, "'%s' has a part '.' or '..'; write the whole path", kn_quote_path(path).text);
+    if (f->j->failed) {
+        free(path);
         return;
     }
-    char *path = NULL;
-    if (absolute ? !(path = strndup(text.data, text.len))
-                 : asprintf(&path, "%s/%.*s", folder, (int)text.len, text.data) < 0)
-        kn_form_fail(f, KN_E_NOMEM, "not enough memory for a path");
-    else
-        *ret = path;
+    squeeze_slashes(path);
+    *ret = path;
 }
 
 enum { DEVICE_BACKEND, DEVICE_UUID, DEVICE_INDEX, DEVICE_PCI };
@@ -183,9 +206,9 @@ static void read_worker(const kn_form *outer, kn_worker_config *w) {
     kn_form_open(&f, outer->j, outer, worker_keys, KN_COUNT(worker_keys));
     for (int key; kn_form_next(&f, &key);) {
         switch (key) {
-        case WORKER_EXECUTABLE: read_path(&f, NULL, &w->executable); break;
-        case WORKER_MODELS: read_path(&f, NULL, &w->models); break;
-        case WORKER_HOME: read_path(&f, NULL, &w->home); break;
+        case WORKER_EXECUTABLE: read_path(&f, PATH_MAX - 1, &w->executable); break;
+        case WORKER_MODELS: read_path(&f, PATH_MAX - 1, &w->models); break;
+        case WORKER_HOME: read_path(&f, PATH_MAX - 1, &w->home); break;
         case WORKER_ADDRESS: read_address(&f, true, &w->address); break;
         case WORKER_MAX: read_u32(&f, 1, WORKER_MODELS_MAX, &w->max_loaded_models); break;
         case WORKER_CONTEXT: read_u32(&f, 1, CONTEXT_MAX, &w->context_length); break;
@@ -219,44 +242,70 @@ static void read_managed(const kn_form *outer, kn_config *c) {
         kn_form_fail(&f, KN_E_USAGE, "there is no worker; leave 'managed' out to have none");
 }
 
-/* What two workers cannot share, nor a worker with a listener. */
-static bool check_workers(const kn_config *c, kn_error *err) {
-    const kn_address *taken[] = { &c->listen, &c->upstream, &c->control };
-    for (size_t i = 0; i < c->worker_count; i++) {
-        const kn_worker_config *w = &c->workers[i];
-        for (size_t k = 0; k < KN_COUNT(taken); k++)
-            if (kn_address_port(&w->address) == kn_address_port(taken[k]))
-                return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].address: port %u is that of %s", i,
-                               kn_address_port(&w->address), (const char *[]){ "listen", "upstream", "control" }[k]);
-        for (size_t k = 0; k < i; k++) {
-            const kn_worker_config *other = &c->workers[k];
-            const char *same = kn_address_port(&w->address) == kn_address_port(&other->address) ? "address"
-                               : strcmp(w->home, other->home) == 0                              ? "home"
-                               : kn_pci_equal(&w->pci, &other->pci)                             ? "device.pci_address"
-                                                                                                : NULL;
-            if (same)
-                return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].%s: workers[%zu] has the same", i, same, k);
-        }
+/* Who takes or asks at a port of this machine, which nobody else then can. */
+typedef struct port {
+    char place[48];
+    uint16_t number;
+} port;
+
+static size_t list_ports(const kn_config *c, port ret[4 + KN_WORKERS_MAX]) {
+    size_t n = 0;
+    ret[n++] = (port){ "upstream", kn_address_port(&c->upstream) };
+    ret[n++] = (port){ "control", kn_address_port(&c->control) };
+    ret[n++] = (port){ "listen", kn_address_port(&c->listen) };
+    if (c->studio.len)
+        ret[n++] = (port){ "studio.listen", kn_address_port(&c->studio) };
+    for (size_t i = 0; i < c->worker_count; i++, n++) {
+        ret[n].number = kn_address_port(&c->workers[i].address);
+        snprintf(ret[n].place, sizeof ret[n].place, "managed.workers[%zu].address", i);
+    }
+    return n;
+}
+
+static bool check_ports(const kn_config *c, kn_error *err) {
+    port ports[4 + KN_WORKERS_MAX];
+    size_t count = list_ports(c, ports);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (ports[i].number == ports[k].number)
+                return kn_fail(err, KN_E_USAGE, "%s: port %u is also that of %s; all ports must differ", ports[i].place,
+                               ports[i].number, ports[k].place);
+    return true;
+}
+
+/* A worker's home is its own: nobody else's, and nobody else's files in it. */
+static bool check_home(const kn_config *c, size_t i, kn_error *err) {
+    const char *home = c->workers[i].home;
+    if (kn_path_is_within(c->state_dir, home))
+        return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].home: state_dir is in it; a folder in state_dir would do",
+                       i);
+    for (size_t k = 0; k < i; k++) {
+        const char *other = c->workers[k].home;
+        bool in = kn_path_is_within(home, other), around = kn_path_is_within(other, home);
+        if (in || around)
+            return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].home: %s that of workers[%zu]", i,
+                           in && around ? "is also"
+                           : in         ? "lies in"
+                                        : "holds",
+                           k);
     }
     return true;
 }
 
-static bool check_studio(const kn_config *c, kn_error *err) {
-    const kn_address *taken[] = { &c->listen, &c->upstream, &c->control };
-    for (size_t i = 0; c->studio.len && i < KN_COUNT(taken); i++)
-        if (kn_address_port(&c->studio) == kn_address_port(taken[i]))
-            return kn_fail(err, KN_E_USAGE, "studio.listen: port %u is that of %s", kn_address_port(&c->studio),
-                           (const char *[]){ "listen", "upstream", "control" }[i]);
-    return true;
-}
-
-static bool check_ports(const kn_config *c, kn_error *err) {
-    const uint16_t listen = kn_address_port(&c->listen), control = kn_address_port(&c->control),
-                   upstream = kn_address_port(&c->upstream);
-    if (listen == upstream || listen == control || upstream == control)
-        return kn_fail(err, KN_E_USAGE, "%s: port %u is also that of %s; the three ports must differ",
-                       upstream == control ? "control" : "listen", upstream == control ? control : listen,
-                       upstream == control || listen == upstream ? "upstream" : "control");
+static bool check_workers(const kn_config *c, kn_error *err) {
+    for (size_t i = 0; i < c->worker_count; i++) {
+        if (!check_home(c, i, err))
+            return false;
+        for (size_t k = 0; k < i; k++) {
+            const kn_worker_config *w = &c->workers[i], *other = &c->workers[k];
+            const char *same = kn_pci_equal(&w->pci, &other->pci)                ? "pci_address"
+                               : w->uuid[0] && strcmp(w->uuid, other->uuid) == 0 ? "uuid"
+                                                                                 : NULL;
+            if (same)
+                return kn_fail(err, KN_E_USAGE, "managed.workers[%zu].device.%s: is also that of workers[%zu]", i, same,
+                               k);
+        }
+    }
     return true;
 }
 
@@ -275,7 +324,7 @@ static void read_studio(const kn_form *outer, kn_config *c) {
     for (int key; kn_form_next(&f, &key);) {
         switch (key) {
         case STUDIO_LISTEN: read_address(&f, true, &c->studio); break;
-        case STUDIO_MODELS: read_path(&f, NULL, &c->studio_models); break;
+        case STUDIO_MODELS: read_path(&f, PATH_MAX - 1, &c->studio_models); break;
         case STUDIO_ISOLATION: kn_form_word(&f, isolations, KN_COUNT(isolations), &isolation); break;
         }
     }
@@ -310,7 +359,7 @@ static void read_image(const kn_form *outer, kn_image_config *c, bool *ret_warm)
     kn_form_open(&f, outer->j, outer, image_keys, KN_COUNT(image_keys));
     for (int key; kn_form_next(&f, &key);) {
         switch (key) {
-        case IMAGE_MODELS: read_path(&f, NULL, &c->models); break;
+        case IMAGE_MODELS: read_path(&f, PATH_MAX - 1, &c->models); break;
         case IMAGE_PCI: read_pci(&f, &c->pci); break;
         case IMAGE_TIMEOUT: read_u32(&f, 1, DAY_S, &c->timeout_s); break;
         case IMAGE_COLLECTIONS: read_collections(&f, &c->workflows); break;
@@ -361,7 +410,7 @@ static const char *const config_keys[] = {
     [IMAGE] = "image",
 };
 
-static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
+static void read_config(kn_json_reader *j, kn_config *c) {
     kn_form f;
     bool warm = false;
     kn_form_open(&f, j, NULL, config_keys, KN_COUNT(config_keys));
@@ -370,7 +419,7 @@ static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
         case LISTEN: read_address(&f, false, &c->listen); break;
         case UPSTREAM: read_address(&f, true, &c->upstream); break;
         case CONTROL: read_address(&f, true, &c->control); break;
-        case STATE_DIR: read_path(&f, folder, &c->state_dir); break;
+        case STATE_DIR: read_path(&f, STATE_DIR_BYTES, &c->state_dir); break;
         case QUEUE_LIMIT: read_u32(&f, 0, 4096, &c->queue_limit); break;
         case MAX_CONNECTIONS: read_u32(&f, 8, 65536, &c->max_connections); break;
         case QUEUE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->queue_timeout_ms); break;
@@ -387,16 +436,15 @@ static void read_config(kn_json_reader *j, const char *folder, kn_config *c) {
     kn_form_need(&f, STATE_DIR);
 }
 
-bool kn_config_read(const char *text, size_t len, const char *folder, kn_config *ret, kn_error *err) {
+bool kn_config_read(const char *text, size_t len, kn_config *ret, kn_error *err) {
     const kn_json_text file = { text, len };
     kn_config c;
     kn_json_reader j;
     kn_error failure = { 0 };
     set_defaults(&c);
     kn_json_begin(&j, file, file, &failure);
-    read_config(&j, folder, &c);
-    bool ok =
-        kn_json_finish(&j) && check_ports(&c, &failure) && check_workers(&c, &failure) && check_studio(&c, &failure);
+    read_config(&j, &c);
+    bool ok = kn_json_finish(&j) && check_ports(&c, &failure) && check_workers(&c, &failure);
     kn_json_close(&j);
     if (!ok) {
         kn_config_free(&c);
@@ -407,12 +455,9 @@ bool kn_config_read(const char *text, size_t len, const char *folder, kn_config 
 }
 
 bool kn_config_load(const char *path, kn_config *ret, kn_error *err) {
-    char folder[PATH_MAX];
     KN_AUTO_BUF text;
     kn_buf_init(&text, KN_CONFIG_BYTES);
-    if (!getcwd(folder, sizeof folder))
-        return kn_fail(err, KN_E_IO, "the current folder has no path");
-    return (kn_file_read(path, KN_CONFIG_BYTES, &text, err) && kn_config_read(text.data, text.len, folder, ret, err)) ||
+    return (kn_file_read(path, KN_CONFIG_BYTES, &text, err) && kn_config_read(text.data, text.len, ret, err)) ||
            kn_fail_within(err, "'%s'", kn_quote_path(path).text);
 }
 

@@ -2,7 +2,8 @@
  *
  * Read strictly: a key that is unknown or comes twice, a number outside of its range, a text where a number belongs is
  * an error that begins with its place in the file ("managed.workers[1].address: …"). Rules between keys are checked
- * here, too, so that whoever holds a kn_config holds one that can be served. docs/config-json.md tells people of it.
+ * here, too; what the machine must have for it is needs.h's. Paths are absolute, without "." and "..", so that they can
+ * be compared. docs/config-json.md tells people of it.
  *
  * No secrets are in here; the control token comes from elsewhere (token.h). */
 #ifndef KN_GATEWAY_CONFIG_H
@@ -45,10 +46,9 @@ typedef struct kn_config {
 /* What is served where there is no file; state_dir is copied. */
 bool kn_config_default(const char *state_dir, kn_config *ret, kn_error *err);
 
-/* folder: absolute; where a relative state_dir begins. */
-bool kn_config_read(const char *text, size_t len, const char *folder, kn_config *ret, kn_error *err);
+bool kn_config_read(const char *text, size_t len, kn_config *ret, kn_error *err);
 
-/* A relative state_dir begins in the current folder of the process. Errors begin with the path. */
+/* Errors begin with the path. */
 bool kn_config_load(const char *path, kn_config *ret, kn_error *err);
 
 void kn_config_free(kn_config *c);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/date.h"
 #include "base/json_form.h"
 #include "base/text.h"
 #include "gateway/images.h"
@@ -19,7 +18,6 @@ enum {
     WAIT_MAX_MS = 60 * 1000,
     PAGE_MAX = 500,
     PAGE_USUAL = 100,
-    VERSION_MS = 2000
 };
 
 /* What an exchange waits for; it is given up when the exchange ends. One struct for all of them, so that the end of an
@@ -54,35 +52,11 @@ static void give_up_status(visit *v) {
         kn_call_cancel(s->call);
 }
 
-/* {"version":"0.17.4"} */
-static void read_version(kn_gateway *g, kn_span body) {
-    kn_json_reader j;
-    kn_json_text key, text;
-    kn_error err = { 0 };
-    kn_json_begin(&j, (kn_json_text){ body.data, body.len }, (kn_json_text){ body.data, body.len }, &err);
-    g->seen.version[0] = 0;
-    kn_json_object(&j);
-    while (!j.failed && kn_json_key(&j, &key)) {
-        if (kn_json_is(key, "version") && kn_json_peek(&j) == '"') {
-            if (kn_json_string(&j, &text) && text.len < sizeof g->seen.version) {
-                memcpy(g->seen.version, text.data, text.len);
-                g->seen.version[text.len] = 0;
-            }
-        } else {
-            kn_json_skip(&j, NULL);
-        }
-    }
-    kn_json_close(&j);
-}
-
 static void version_came(void *ctx, const kn_call_result *r) {
     status_visit *s = ctx;
     kn_gateway *g = s->visit.g;
     s->call = NULL;
-    g->seen.checked_s = kn_date_now();
-    g->seen.reachable = r->end == KN_CALL_ANSWERED && r->status == 200;
-    if (g->seen.reachable)
-        read_version(g, r->body);
+    kn_presence_take(&g->presence, r);
     kn_reply_json(s->visit.x, 200, kn_status_json(g));
 }
 
@@ -92,13 +66,9 @@ static void status_route(kn_exchange *x, kn_span body) {
     if (!s)
         return;
     kn_gateway *g = s->visit.g;
-    const kn_call_request request = {
-        .method = "GET", .target = "/api/version", .answer_limit = 4096, .within_ms = VERSION_MS
-    };
-    if (kn_call_start(g->upstream, &request, version_came, s, &s->call, NULL))
+    if (kn_call_start(g->upstream, &kn_presence_question, version_came, s, &s->call, NULL))
         return;
-    g->seen.checked_s = kn_date_now();
-    g->seen.reachable = false;
+    kn_presence_take(&g->presence, NULL);
     kn_reply_json(x, 200, kn_status_json(g));
 }
 

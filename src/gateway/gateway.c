@@ -55,8 +55,18 @@ static void public_is_drained(void *ctx) {
     kn_gateway_settle(ctx);
 }
 
+static void tell_recovery(kn_gateway *g) {
+    kn_gateway_log(g,
+                   "to recover, stop kuno and the Ollama behind it, remove 'upstream-in-flight' and 'reserved-*' from "
+                   "the state directory, and start both again; or reboot; until then no request may use a model");
+}
+
 static void lease_changed(void *ctx) {
     kn_gateway *g = ctx;
+    bool uncertain = kn_lease_admission(g->lease)->recovery_required;
+    if (uncertain && !g->uncertain)
+        tell_recovery(g);
+    g->uncertain = uncertain;
     kn_control_lease_changed(g);
     kn_gateway_settle(g);
 }
@@ -88,8 +98,12 @@ static bool open_state(kn_gateway *g, kn_error *err) {
         return false;
     if (kn_state_was_cleared(g->state))
         kn_gateway_log(g, "a request was under way when the machine went down; nothing of it can be running");
-    if (kn_state_is_uncertain(g->state))
-        kn_gateway_log(g, "recovery required: a request was under way when kuno ended; see kuno-serve(1)");
+    g->uncertain = kn_state_is_uncertain(g->state);
+    if (g->uncertain) {
+        kn_gateway_log(g, "recovery required: a request was under way when kuno ended");
+        tell_recovery(g);
+    }
+    kn_state_tell_trouble(g->state, g->log_line, g->log_ctx);
     return true;
 }
 
@@ -109,6 +123,10 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
         !kn_images_new(g, &g->images, err))
         return false;
     kn_watcher_set(g->watcher, g->upstream, g->managed ? kn_managed_crew(g->managed) : NULL);
+    kn_meter_tell_trouble(g->meter, g->log_line, g->log_ctx);
+    g->presence = (kn_presence){
+        .loop = g->loop, .upstream = g->upstream, .address = &c->upstream, .log = g->log_line, .ctx = g->log_ctx
+    };
     return true;
 }
 
@@ -127,6 +145,7 @@ static bool listen_on_both(kn_gateway *g, kn_error *err) {
         !kn_server_listen(g->public, &g->config->listen, &kn_proxy_service, g, NULL, err))
         return false;
     g->ready(g->log_ctx);
+    kn_presence_begin(&g->presence);
     return true;
 }
 
@@ -186,6 +205,7 @@ void kn_gateway_free(kn_gateway *g) {
     kn_easel_free(g->easel);
     kn_disk_free(g->disk);
     kn_watcher_free(g->watcher);
+    kn_presence_end(&g->presence);
     kn_lease_free(g->lease);
     kn_meter_free(g->meter);
     kn_managed_free(g->managed);

@@ -5,6 +5,7 @@
  *     route.h observer.h    what a request is
  *     admission.h lease.h   whose turn it is; state.h what must survive a crash; disk.h where that is waited for
  *     meter.h usage.h catalog.h    what was really used
+ *     needs.h presence.h trouble.h what must be there: on the machine, behind us, on the disk
  *     proxy.c               clients ──► upstream
  *     crew.h managed.h wish.h learning.h    clients ──► workers of our own (src/workers), where they are configured
  *     easel.h images.h      clients ──► pictures, drawn by an image worker (src/workers)
@@ -31,7 +32,7 @@ typedef struct kn_gateway_setup {
     kn_loop *loop;
     void (*ready)(void *ctx);
     void (*failed)(void *ctx, const kn_error *err);
-    void (*log)(void *ctx, const char *line); /* without its end */
+    void (*log)(void *ctx, const char *line); /* without its end; from any thread */
     void *ctx;
 } kn_gateway_setup;
 

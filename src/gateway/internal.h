@@ -6,6 +6,7 @@
 #include "gateway/lease.h"
 #include "gateway/meter.h"
 #include "gateway/observer.h"
+#include "gateway/presence.h"
 #include "gateway/resources.h"
 #include "http/guard.h"
 #include "http/server.h"
@@ -36,15 +37,11 @@ struct kn_gateway {
 
     kn_boot_id boot;
     int64_t started_s;
-    struct { /* what the last look at the upstream found */
-        bool reachable;
-        int64_t checked_s; /* 0: never looked */
-        char version[64];
-    } seen;
+    kn_presence presence; /* of the upstream */
 
     kn_pause_wait *pauses; /* owners who wait for the lease to be free */
     kn_timer stop_timer;
-    bool stopping;
+    bool stopping, uncertain; /* uncertain: the log has what to do about it */
     void (*ready)(void *ctx);
     void (*failed)(void *ctx, const kn_error *err);
     void (*stopped)(void *ctx);

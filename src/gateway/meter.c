@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/date.h"
+#include "gateway/trouble.h"
 #include "http/call.h"
 
 enum {
@@ -29,7 +30,9 @@ struct kn_meter {
     char path[PATH_MAX];
     kn_job save;
     kn_timer retry;
-    kn_buf json; /* what the job writes */
+    kn_buf json;  /* what the job writes */
+    kn_error why; /* it has failed */
+    kn_trouble trouble;
     bool saving, dirty, saved;
     kn_persistence persistence;
     void (*settled)(void *ctx);
@@ -73,13 +76,14 @@ static void save_again(kn_timer *t) {
 
 static void write_history(kn_job *j) {
     kn_meter *m = KN_HOLDER(j, kn_meter, save);
-    m->saved = kn_usage_save(m->path, &m->json, NULL);
+    m->why = (kn_error){ 0 };
+    m->saved = kn_usage_save(m->path, &m->json, &m->why);
 }
 
 static void history_is_written(kn_task *t) {
     kn_meter *m = KN_HOLDER(t, kn_meter, save.done);
     m->saving = false;
-    if (!m->saved) {
+    if (!kn_trouble_note(&m->trouble, m->saved, &m->why)) {
         failed_to_save(m, "write_failed");
     } else {
         m->persistence.last_error = NULL;
@@ -210,6 +214,11 @@ void kn_meter_settle(kn_meter *m, void (*settled)(void *ctx), void *ctx) {
     tell_settled(m);
 }
 
+void kn_meter_tell_trouble(kn_meter *m, void (*log)(void *ctx, const char *line), void *ctx) {
+    m->trouble.log = log;
+    m->trouble.ctx = ctx;
+}
+
 bool kn_meter_new(kn_loop *loop, kn_disk *disk, kn_upstream *upstream, const char *state_dir, kn_meter **ret,
                   kn_error *err) {
     kn_meter *m = calloc(1, sizeof *m);
@@ -220,6 +229,7 @@ bool kn_meter_new(kn_loop *loop, kn_disk *disk, kn_upstream *upstream, const cha
     m->upstream = upstream;
     m->save = (kn_job){ .work = write_history, .done.run = history_is_written };
     m->retry.fired = save_again;
+    m->trouble.what = "the history of use";
     kn_buf_init(&m->json, KN_USAGE_BYTES);
     bool ok = snprintf(m->path, sizeof m->path, "%s/usage.json", state_dir) < (int)sizeof m->path ||
               kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");

@@ -17,6 +17,9 @@ typedef struct kn_meter kn_meter;
 bool kn_meter_new(kn_loop *loop, kn_disk *disk, kn_upstream *upstream, const char *state_dir, kn_meter **ret,
                   kn_error *err);
 
+/* What the log is told when the history cannot be written, and when it is again. */
+void kn_meter_tell_trouble(kn_meter *m, void (*log)(void *ctx, const char *line), void *ctx);
+
 /* After the disk's thread has ended. */
 void kn_meter_free(kn_meter *m);
 

@@ -12,8 +12,9 @@
 
 typedef struct watched {
     kn_watcher *w;
-    const char *worker; /* NULL: the upstream */
-    kn_call *call;      /* NULL: not under way */
+    const char *worker;         /* NULL: the upstream */
+    kn_call *call;              /* NULL: not under way */
+    const char *if_unreachable; /* the problem that this would be; NULL: none */
     const char *problem;
     kn_residents residents;
 } watched;
@@ -27,6 +28,11 @@ struct kn_watcher {
     kn_timer deadline;
     kn_upstream *upstream;
     kn_crew *crew;
+    size_t stranger_count; /* workers of another process's crew */
+    struct {
+        const char *id;
+        kn_upstream *upstream;
+    } strangers[KN_WORKERS_MAX];
     size_t count; /* of those that are asked in this look */
     watched watched[KN_WATCHED_MAX];
     kn_look *looks;
@@ -145,7 +151,9 @@ static void answered(void *ctx, const kn_call_result *r) {
     watched *one = ctx;
     one->call = NULL;
     if (r->end != KN_CALL_ANSWERED)
-        one->problem = r->end == KN_CALL_UNREACHABLE ? "unreachable" : r->end == KN_CALL_LATE ? "timeout" : "broken";
+        one->problem = r->end == KN_CALL_UNREACHABLE ? one->if_unreachable
+                       : r->end == KN_CALL_LATE      ? "timeout"
+                                                     : "broken";
     else if (r->status != 200 || !kn_residents_read(r->body.data, r->body.len, &one->residents, NULL))
         one->problem = "unexpected_answer";
     finish_if_complete(one->w);
@@ -161,11 +169,11 @@ static void ask(watched *one, kn_upstream *upstream) {
 }
 
 /* A worker that does not run holds nothing. */
-static void watch(kn_watcher *w, const char *worker, kn_upstream *upstream) {
+static void watch(kn_watcher *w, const char *worker, kn_upstream *upstream, const char *if_unreachable) {
     if (!upstream || w->count == KN_WATCHED_MAX)
         return;
     watched *one = &w->watched[w->count++];
-    *one = (watched){ .w = w, .worker = worker };
+    *one = (watched){ .w = w, .worker = worker, .if_unreachable = if_unreachable };
     ask(one, upstream);
 }
 
@@ -174,9 +182,11 @@ static void begin(kn_watcher *w) {
     w->scanned = false;
     w->count = 0;
     if (w->upstream)
-        watch(w, NULL, w->upstream);
+        watch(w, NULL, w->upstream, "unreachable");
     for (size_t i = 0; w->crew && i < kn_crew_count(w->crew); i++)
-        watch(w, kn_crew_id(w->crew, i), kn_crew_upstream(w->crew, i));
+        watch(w, kn_crew_id(w->crew, i), kn_crew_upstream(w->crew, i), "unreachable");
+    for (size_t i = 0; i < w->stranger_count; i++)
+        watch(w, w->strangers[i].id, w->strangers[i].upstream, NULL);
     kn_loop_timer_after(w->loop, &w->deadline, KN_GPU_DEADLINE_MS);
     kn_scanner_scan(w->scanner, &w->scan);
 }
@@ -204,6 +214,13 @@ void kn_watcher_forget(kn_watcher *w, kn_look *l) {
 void kn_watcher_set(kn_watcher *w, kn_upstream *upstream, kn_crew *crew) {
     w->upstream = upstream;
     w->crew = crew;
+}
+
+void kn_watcher_add_worker(kn_watcher *w, const char *id, kn_upstream *upstream) {
+    if (w->stranger_count == KN_WORKERS_MAX)
+        return;
+    w->strangers[w->stranger_count].id = id;
+    w->strangers[w->stranger_count++].upstream = upstream;
 }
 
 kn_scanner *kn_watcher_scanner(kn_watcher *w) {

@@ -21,6 +21,10 @@ void kn_watcher_free(kn_watcher *w); /* the loop must not turn any more */
 /* The Ollamas whose models are looked at: the upstream and those of our own (NULL: none). Both must outlive it. */
 void kn_watcher_set(kn_watcher *w, kn_upstream *upstream, kn_crew *crew);
 
+/* A worker of another process's crew. If nobody listens at its address, it does not run, and holds nothing. Both must
+ * outlive it. */
+void kn_watcher_add_worker(kn_watcher *w, const char *id, kn_upstream *upstream);
+
 /* What it looks at the cards with, for others who must know. */
 kn_scanner *kn_watcher_scanner(kn_watcher *w);
 

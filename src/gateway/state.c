@@ -14,8 +14,9 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "gateway/trouble.h"
 
-static const char marker_name[] = "upstream-in-flight", lock_name[] = "instance.lock", boot_name[] = "boot-id",
+static const char marker_name[] = "upstream-in-flight", lock_name[] = KN_STATE_LOCK, boot_name[] = "boot-id",
                   reserved_start[] = "reserved-";
 
 enum { NAME_BYTES = 128, RESERVED_MAX = 64 };
@@ -24,6 +25,7 @@ struct kn_state {
     char *path;
     int dir_fd, lock_fd;
     bool uncertain, cleared;
+    kn_trouble trouble;
     size_t reserved_count; /* of those found at the start */
     char reserved[RESERVED_MAX][NAME_BYTES];
 };
@@ -62,16 +64,20 @@ bool kn_state_make_folder(const char *path, kn_error *err) {
     return true;
 }
 
+bool kn_state_folder_is_own(const struct stat *st, kn_error *err) {
+    if (st->st_uid != geteuid())
+        return kn_fail(err, KN_E_USAGE, "belongs to another user; give each user a folder of their own");
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return kn_fail(err, KN_E_USAGE, "its mode %04o lets others write; set it to 0700", st->st_mode & 07777);
+    return true;
+}
+
 static bool open_folder(kn_state *s, kn_error *err) {
     struct stat st;
     s->dir_fd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->dir_fd < 0 || fstat(s->dir_fd, &st))
         return kn_fail(err, KN_E_OUTPUT, "cannot be opened: %s", strerror(errno));
-    if (st.st_uid != geteuid())
-        return kn_fail(err, KN_E_USAGE, "belongs to another user; give each user a state_dir of their own");
-    if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return kn_fail(err, KN_E_USAGE, "its mode %04o lets others write; set it to 0700", st.st_mode & 07777);
-    return true;
+    return kn_state_folder_is_own(&st, err);
 }
 
 static bool lock(kn_state *s, kn_error *err) {
@@ -159,7 +165,9 @@ bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *
     kn_state *s = malloc(sizeof *s);
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
-    *s = (kn_state){ .path = strdup(path), .dir_fd = -1, .lock_fd = -1 };
+    *s = (kn_state){
+        .path = strdup(path), .dir_fd = -1, .lock_fd = -1, .trouble.what = "the marker in the state directory"
+    };
     bool ok = s->path || kn_fail_nomem(err, strlen(path));
     ok = ok && kn_state_make_folder(path, err) && open_folder(s, err) && lock(s, err) && compare_boots(s, &boot, err);
     if (!ok) {
@@ -197,12 +205,27 @@ bool kn_state_was_reserved(const kn_state *s, const char *worker) {
     return false;
 }
 
+void kn_state_tell_trouble(kn_state *s, void (*log)(void *ctx, const char *line), void *ctx) {
+    s->trouble.log = log;
+    s->trouble.ctx = ctx;
+}
+
+static bool make(kn_state *s, const char *name, kn_error *err) {
+    kn_error why = { 0 };
+    return kn_trouble_note(&s->trouble, make_marker(s, name, &why), &why) || kn_fail(err, why.code, "%s", why.text);
+}
+
+static bool take_away(kn_state *s, const char *name, kn_error *err) {
+    kn_error why = { 0 };
+    return kn_trouble_note(&s->trouble, remove_marker(s, name, &why), &why) || kn_fail(err, why.code, "%s", why.text);
+}
+
 bool kn_state_mark(kn_state *s, kn_error *err) {
-    return make_marker(s, marker_name, err);
+    return make(s, marker_name, err);
 }
 
 bool kn_state_clear(kn_state *s, kn_error *err) {
-    return remove_marker(s, marker_name, err);
+    return take_away(s, marker_name, err);
 }
 
 static bool name_reservation(const char *worker, char name[NAME_BYTES], kn_error *err) {
@@ -212,11 +235,11 @@ static bool name_reservation(const char *worker, char name[NAME_BYTES], kn_error
 
 bool kn_state_reserve(kn_state *s, const char *worker, kn_error *err) {
     char name[NAME_BYTES];
-    return name_reservation(worker, name, err) && make_marker(s, name, err);
+    return name_reservation(worker, name, err) && make(s, name, err);
 }
 
 bool kn_state_release(kn_state *s, const char *worker, kn_error *err) {
     char name[NAME_BYTES];
     return name_reservation(worker, name, err) &&
-           (faccessat(s->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) || remove_marker(s, name, err));
+           (faccessat(s->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) || take_away(s, name, err));
 }

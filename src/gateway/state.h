@@ -14,6 +14,8 @@
 #ifndef KN_GATEWAY_STATE_H
 #define KN_GATEWAY_STATE_H
 
+#include <sys/stat.h>
+
 #include "base/error.h"
 
 /* A UUID of the kernel's, new with each boot; empty: unknown. */
@@ -24,11 +26,16 @@ typedef struct kn_boot_id {
 #define KN_BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 kn_boot_id kn_boot_id_read(const char *path);
 
+#define KN_STATE_LOCK "instance.lock"
+
 typedef struct kn_state kn_state;
 
 /* Makes the directory if there is none, and locks it: one process at a time. Removes a marker of an earlier boot. */
 bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err);
 void kn_state_close(kn_state *s);
+
+/* Nobody else can put anything there. */
+bool kn_state_folder_is_own(const struct stat *st, kn_error *err);
 
 /* Makes it and the folders above it, if they are missing, with mode 0700. */
 bool kn_state_make_folder(const char *path, kn_error *err);
@@ -38,6 +45,10 @@ bool kn_state_is_uncertain(const kn_state *s);
 
 /* A marker was found and removed, since the machine has been booted since. */
 bool kn_state_was_cleared(const kn_state *s);
+
+/* What the log is told when the disk refuses markers, and when it takes them again: from the thread that writes them.
+ */
+void kn_state_tell_trouble(kn_state *s, void (*log)(void *ctx, const char *line), void *ctx);
 
 /* Both return when the disk has it, so they may take long; in another thread than the event loop's, one at a time. */
 bool kn_state_mark(kn_state *s, kn_error *err);

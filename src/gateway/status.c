@@ -28,9 +28,10 @@ json_t *kn_admission_json(kn_gateway *g) {
 }
 
 json_t *kn_status_json(kn_gateway *g) {
-    json_t *upstream = json_pack("{s:s, s:b, s:s?, s:o}", "address", kn_address_print(&g->config->upstream).text,
-                                 "reachable", g->seen.reachable, "version", g->seen.version[0] ? g->seen.version : NULL,
-                                 "checked_at", date_json(g->seen.checked_s));
+    const kn_presence *p = &g->presence;
+    json_t *upstream =
+        json_pack("{s:s, s:b, s:s?, s:o}", "address", kn_address_print(&g->config->upstream).text, "reachable",
+                  p->reachable, "version", p->version[0] ? p->version : NULL, "checked_at", date_json(p->checked_s));
     bool draws = g->config->image.enabled;
     json_t *capabilities =
         json_pack("{s:b, s:b, s:b, s:b, s:b}", "image_generation", draws, "image_previews", draws, "managed_workers",

@@ -145,7 +145,11 @@ bool kn_call_start(kn_upstream *u, const kn_call_request *r, kn_call_done *done,
     return true;
 }
 
+/* Its connection goes at once: the upstream may, when this returns. */
 void kn_call_cancel(kn_call *c) {
+    if (c->link)
+        kn_link_abort(c->link);
+    c->link = NULL;
     c->done = NULL;
     finish(c, KN_CALL_BROKEN);
 }

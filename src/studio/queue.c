@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "gateway/trouble.h"
 #include "studio/internal.h"
 
 const char *const kn_task_phases[KN_TASK_PHASES] = {
@@ -67,6 +68,7 @@ struct kn_queue {
     double seconds;
     json_t *item;
     bool copy_failed;
+    kn_trouble gallery, database; /* whether they can be written, for the log */
 
     /* How it ends. */
     kn_job_state end;
@@ -241,9 +243,16 @@ static bool save_work(kn_errand *e, kn_store *store, kn_error *err) {
     return ok;
 }
 
+/* Other errors are those of one picture or job. */
+static void note_disk(kn_trouble *t, const kn_errand *e) {
+    if (e->ok || e->err.code == KN_E_IO || e->err.code == KN_E_OUTPUT)
+        kn_trouble_note(t, e->ok, NULL);
+}
+
 static void saved(kn_errand *e) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
     kn_studio *s = q->studio;
+    note_disk(&q->gallery, e);
     if (q->closing)
         return;
     if (!e->ok && e->err.code == KN_E_IO) {
@@ -445,6 +454,7 @@ static void ended(kn_errand *e) {
     };
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
     kn_studio *s = q->studio;
+    note_disk(&q->database, e);
     if (q->closing)
         return;
     if (!e->ok && e->err.code != KN_E_USAGE && e->err.code != KN_E_NOT_FOUND) {
@@ -695,6 +705,8 @@ bool kn_queue_new(kn_studio *s, kn_queue **ret, kn_error *err) {
     if (!q)
         return kn_fail_nomem(err, sizeof *q);
     q->studio = s;
+    q->gallery = (kn_trouble){ .what = "the studio's gallery", .log = s->setup.log, .ctx = s->setup.ctx };
+    q->database = (kn_trouble){ .what = "the studio's database", .log = s->setup.log, .ctx = s->setup.ctx };
     q->again.fired = ask_again;
     q->show.fired = show_time_has_come;
     kn_buf_init(&q->preview, PREVIEW_BYTES);

@@ -1,66 +1,307 @@
-"""kuno check: what a config.json means, without starting anything."""
+"""kuno check: whether `kuno serve` could begin here, told without changing anything."""
 
+import fcntl
 import json
+import os
 import pathlib
 import re
+import socket
+import stat
+import unittest
 
 import tap
-from kuno import Case
+from kuno import Case, as_nobody
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "config-json.md"
+TOKEN = {"KUNO_CONTROL_TOKEN": "0123456789abcdef-control_token.0123456789"}
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def everything_about(folder):
+    """Names, owners, modes and contents below the folder."""
+    told = {}
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        about = path.lstat()
+        told[str(path)] = (about.st_mode, about.st_uid, about.st_mtime_ns,
+                           path.read_bytes() if stat.S_ISREG(about.st_mode) else None)
+    return told
 
 
 class Checking(Case):
+    def setUp(self):
+        super().setUp()
+        self.ports = free_ports(5)
+        self.state = self.folder / "state"
+        self.models = self.folder / "models"
+        self.models.mkdir()
+        self.executable = self.folder / "ollama"
+        self.executable.write_text("#!/bin/sh\n")
+        self.executable.chmod(0o755)
+
     def config(self, **keys):
-        (self.folder / "config.json").write_text(json.dumps({"state_dir": "/var/lib/kuno", **keys}))
+        usual = {"state_dir": str(self.state), "listen": f"127.0.0.1:{self.ports[0]}",
+                 "upstream": f"127.0.0.1:{self.ports[1]}", "control": f"127.0.0.1:{self.ports[2]}"}
+        (self.folder / "config.json").write_text(json.dumps({**usual, **keys}))
         return "--config", "config.json"
+
+    def worker(self, number, **keys):
+        return {"executable": str(self.executable), "models": str(self.models),
+                "home": str(self.state / f"home{number}"), "address": f"127.0.0.1:{self.ports[3 + number]}",
+                "max_loaded_models": 1, "context_length": 512,
+                "device": {"backend": "vulkan", "index": number, "pci_address": f"0000:0{number}:00.0"}, **keys}
+
+    def managed(self, *workers):
+        return {"managed": {"workers": list(workers)}}
+
+    def check(self, *args, env=None, **start):
+        """It leaves everything as it is."""
+        before = everything_about(self.root)
+        result = self.kuno("check", *args, env=TOKEN if env is None else env, **start)
+        self.assertEqual(everything_about(self.root), before)
+        return result
+
+    def passes(self, **keys):
+        result = self.check(*self.config(**keys))
+        self.assertEqual((result.code, result.err), (0, ""))
+        return result.out.decode()
+
+    def finds(self, *problems, env=None, **keys):
+        """All of them, one a line; `kuno serve` stops at the first one."""
+        args = self.config(**keys)
+        for asked in (), ("--json",):
+            result = self.check(*args, *asked, env=env)
+            lines = result.err.splitlines()
+            self.assertEqual((result.code, len(lines)), (2, len(problems)), result.err)
+            for line, problem in zip(lines, problems):
+                self.assertIn(f"kuno: check: {problem}", line)
+            self.assertEqual(bool(result.out), bool(asked))
+        told = json.loads(result.out)
+        self.assertFalse(told["servable"])
+        self.assertEqual([f"kuno: check: {p}" for p in told["problems"]], lines)
+        served = self.kuno("serve", *args, env=TOKEN if env is None else env)
+        self.assertEqual((served.code, served.err), (2, lines[0].replace("check", "serve", 1) + "\n"))
 
     def test_good(self):
         """a_configuration_is_told_in_words_and_as_json"""
-        config = self.config(listen="[::]:11434", upstream="127.0.0.1:20001")
-        result = self.kuno("check", *config)
-        self.assertEqual((result.code, result.err), (0, ""))
-        self.assertIn("config.json can be served\nlisten    [::]:11434\nupstream  127.0.0.1:20001\n",
-                      result.out.decode())
-        told = json.loads(self.kuno("check", *config, "--json").out)
-        self.assertEqual(told["control"], "127.0.0.1:11432")
-        self.assertEqual(told["workers"], [])
+        text = self.passes(listen=f"[::]:{self.ports[0]}")
+        self.assertIn(f"config.json can be served\nlisten    [::]:{self.ports[0]}\n"
+                      f"upstream  127.0.0.1:{self.ports[1]}\n", text)
+        self.assertIn("token     KUNO_CONTROL_TOKEN\n", text)
+        told = json.loads(self.check(*self.config(), "--json").out)
+        self.assertEqual(told["control"], f"127.0.0.1:{self.ports[2]}")
+        self.assertEqual((told["servable"], told["problems"], told["in_use"]), (True, [], []))
+        self.assertEqual((told["workers"], told["image"]), ([], None))
+        self.assertNotIn(TOKEN["KUNO_CONTROL_TOKEN"], json.dumps(told) + text)
+
+    def test_image(self):
+        """pictures_are_told_of"""
+        (self.folder / "models.toml").touch()
+        image = {"models": str(self.folder), "pci_address": "0000:2d:00.0", "timeout_seconds": 60,
+                 "collections": ["qwen-image-2.1-int8"], "isolation": "required", "keep_warm_seconds": 5}
+        self.assertIn("pictures  0000:2d:00.0\n", self.passes(image=image))
+        told = json.loads(self.check(*self.config(image=image), "--json").out)["image"]
+        workflows = ["qwen-image-2.1-edit/v1", "qwen-image-2.1-text-to-image/v1"]
+        self.assertEqual(sorted(told.pop("workflows")), workflows)
+        del image["collections"]
+        self.assertEqual(told, image)
+        told = json.loads(self.check(*self.config(image={}), "--json").out)["image"]
+        self.assertEqual((told["models"], told["pci_address"], told["isolation"]), (None, None, "best-effort"))
 
     def test_built_in(self):
-        """without_a_file_the_built_in_settings_are_told"""
-        told = json.loads(self.kuno("check", "--json").out)
+        """without_a_file_the_built_in_settings_are_told_and_no_token_is_needed"""
+        result = self.check("--json", env={})
+        told = json.loads(result.out)
         self.assertIsNone(told["config"])
         self.assertTrue(told["state_dir"].endswith("/.local/state/kuno"))
+        self.assertEqual(told["token"], told["state_dir"] + "/control-token")
 
     def test_bad(self):
         """a_mistake_is_told_with_file_and_place"""
         for keys, text in (
-            ({"listen": "127.0.0.1:11434"}, "listen: port 11434 is also that of upstream"),
+            ({"listen": f"127.0.0.1:{self.ports[1]}"}, f"listen: port {self.ports[1]} is also that of upstream"),
             ({"lisen": "127.0.0.1:1"}, "unknown key 'lisen'"),
             ({"upstream": "10.0.0.1:11434"}, "upstream: 10.0.0.1:11434 is not a loopback address"),
+            ({"queue_limit": 1.5}, "queue_limit: a whole number from 0 to 4096 is expected"),
+            ({"state_dir": "/s\0"}, "state_dir: line 1, column "),
+            ({"state_dir": "state"}, "state_dir: 'state' is not an absolute path"),
+            ({"state_dir": f"{self.folder}/../state"}, f"state_dir: '{self.folder}/../state' has a part '.' or '..'"),
+            (self.managed(self.worker(0), self.worker(1, home=str(self.state / "home0" / "x"))),
+             "managed.workers[1].home: lies in that of workers[0]"),
         ):
-            result = self.kuno("check", *self.config(**keys))
+            result = self.check(*self.config(**keys))
             self.assertEqual((result.code, result.out), (2, b""))
             self.assertRegex(result.err, "^kuno: config: 'config.json': " + re.escape(text))
 
     def test_absent(self):
         """a_file_that_is_named_must_be_there"""
-        result = self.kuno("check", "--config", "nowhere.json")
+        result = self.check("--config", "nowhere.json")
         self.assertEqual(result.err, "kuno: config: 'nowhere.json': no such file\n")
 
-    def test_starts_nothing(self):
-        """no_file_is_written_and_no_state_made"""
-        self.kuno("check", *self.config(state_dir=str(self.folder / "state")))
-        self.assertFalse((self.folder / "state").exists())
+    def test_state(self):
+        """a_state_directory_that_cannot_be_used_is_found"""
+        self.passes()
+        self.state.touch()
+        self.finds(f"state_dir: '{self.state}': is not a folder")
+        self.finds(f"state_dir: '{self.state}/a/b': cannot be made: '{self.state}' is not a folder",
+                   state_dir=f"{self.state}/a/b")
+        self.state.unlink()
+        self.state.mkdir()
+        self.passes()
+        for mode in 0o770, 0o707:
+            self.state.chmod(mode)
+            self.finds(f"state_dir: '{self.state}': its mode {mode:04o} lets others write; set it to 0700")
+        self.state.chmod(0o700)
+        (self.state / "studio").mkdir(0o777)
+        (self.state / "studio").chmod(0o777)
+        self.passes()
+        self.finds(f"studio: '{self.state}/studio': its mode 0777 lets others write",
+                   studio={"listen": f"127.0.0.1:{self.ports[3]}"})
+        (self.state / "usage.json").write_text("{}")
+        self.finds("state_dir: the history of use ")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a folder away")
+    def test_strangers(self):
+        """folders_of_other_users_are_found"""
+        home = self.folder / "home0"
+        for folder in self.state, home:
+            folder.mkdir()
+            os.chown(folder, 12345, 12345)
+        self.finds(f"state_dir: '{self.state}': belongs to another user",
+                   f"managed.workers[0].home: '{home}': belongs to another user",
+                   **self.managed(self.worker(0, home=str(home))))
+
+    def test_rights(self):
+        """so_is_what_this_user_may_not_use"""
+        self.folder.chmod(0o755)
+        self.models.chmod(0)
+        self.executable.chmod(0o644)
+        start = as_nobody(self)
+        args = self.config(**self.managed(self.worker(0)))
+        (self.folder / "config.json").chmod(0o644)
+        if os.geteuid() != 0:
+            self.folder.chmod(0o555)
+        result = self.check(*args, **start)
+        self.folder.chmod(0o755)
+        self.models.chmod(0o755)
+        self.assertEqual(result.code, 2)
+        for text in (f"state_dir: '{self.state}': cannot be made in '{self.folder}': Permission denied",
+                     f"managed.workers[0].executable: '{self.executable}': cannot be executed: Permission denied",
+                     f"managed.workers[0].models: '{self.models}': cannot be read: Permission denied"):
+            self.assertIn(f"kuno: check: {text}\n", result.err)
+
+    def test_workers(self):
+        """workers_need_a_program_models_and_a_home"""
+        self.passes(**self.managed(self.worker(0), self.worker(1)))
+        home = self.folder / "home"
+        one = self.worker(0, executable=f"{self.folder}/olama", models=f"{self.folder}/modles", home=str(home))
+        self.finds(f"managed.workers[0].executable: '{self.folder}/olama': does not exist",
+                   f"managed.workers[0].models: '{self.folder}/modles': does not exist",
+                   f"managed.workers[0].home: '{home}': does not exist; make it, or use a folder in state_dir",
+                   **self.managed(one))
+        self.assertFalse((self.folder / "modles").exists())
+        home.touch()
+        self.finds(f"managed.workers[0].executable: '{self.models}': is not a program",
+                   f"managed.workers[0].models: '{self.executable}': is not a folder",
+                   f"managed.workers[0].home: '{home}': is not a folder",
+                   **self.managed(self.worker(0, executable=str(self.models), models=str(self.executable),
+                                              home=str(home))))
+        self.executable.chmod(0o644)
+        home.unlink()
+        home.mkdir()
+        home.chmod(0o777)
+        self.finds(f"managed.workers[0].executable: '{self.executable}': cannot be executed: Permission denied",
+                   f"managed.workers[0].home: '{home}': its mode 0777 lets others write; set it to 0700",
+                   **self.managed(self.worker(0, home=str(home))))
+
+    def test_homes(self):
+        """two_names_of_one_home_are_not_taken_for_two"""
+        homes = self.folder / "homes"
+        for name in "0", "1":
+            (homes / name).mkdir(parents=True)
+        (self.folder / "link").symlink_to(homes / "0")
+        (homes / "1" / "inside").mkdir()
+        (self.folder / "deep").symlink_to(homes / "1" / "inside")
+        for first, second, words in ((homes / "0", self.folder / "link", "is also that of"),
+                                     (homes / "1", self.folder / "deep", "lies in that of"),
+                                     (self.folder / "deep", homes / "1", "holds that of")):
+            self.finds(f"managed.workers[1].home: '{second}': {words} workers[0]",
+                       **self.managed(self.worker(0, home=str(first)), self.worker(1, home=str(second))))
+        self.state.symlink_to(homes / "0")
+        self.finds(f"managed.workers[0].home: '{homes}/0': state_dir is in it; a folder in state_dir would do",
+                   **self.managed(self.worker(0, home=str(homes / "0"))))
+
+    def test_models(self):
+        """files_of_models_that_are_named_must_be_there"""
+        place = self.folder / "models.toml"
+        studio = {"listen": f"127.0.0.1:{self.ports[3]}", "models": str(place)}
+        self.finds(f"studio.models: '{place}': does not exist", f"image.models: '{place}': does not exist",
+                   image={"models": str(self.folder)}, studio=studio)
+        place.touch()
+        self.passes(image={"models": str(self.folder)}, studio=studio)
+        self.finds(f"studio.models: '{self.folder}': is not a regular file",
+                   studio={**studio, "models": str(self.folder)})
+
+    def test_token(self):
+        """a_control_token_that_cannot_be_used_is_found"""
+        path = self.folder / "token"
+        by_file = {"KUNO_CONTROL_TOKEN_FILE": str(path)}
+        path.write_text(TOKEN["KUNO_CONTROL_TOKEN"] + "\n")
+        path.chmod(0o600)
+        self.assertEqual(self.check(*self.config(), env=by_file).code, 0)
+        self.finds("control token: there is none; set KUNO_CONTROL_TOKEN or", env={})
+        self.finds("control token: KUNO_CONTROL_TOKEN and KUNO_CONTROL_TOKEN_FILE are both set; keep one",
+                   env={**TOKEN, **by_file})
+        self.finds("control token: KUNO_CONTROL_TOKEN: has 5 characters, 32 to 256 are needed",
+                   env={"KUNO_CONTROL_TOKEN": "short"})
+        self.finds("control token: KUNO_CONTROL_TOKEN: has other characters than",
+                   env={"KUNO_CONTROL_TOKEN": 40 * " "})
+        path.chmod(0o644)
+        self.finds("control token: the file of KUNO_CONTROL_TOKEN_FILE: its mode 0644 lets others in", env=by_file)
+        path.unlink()
+        self.finds("control token: the file of KUNO_CONTROL_TOKEN_FILE: cannot be opened: No such file", env=by_file)
+
+    def test_own_token(self):
+        """so_is_one_that_kuno_has_made_and_somebody_has_changed"""
+        token = self.home / ".local/state/kuno/control-token"
+        token.parent.mkdir(parents=True, mode=0o700)
+        token.write_text("short\n")
+        token.chmod(0o600)
+        result = self.check(env={})
+        self.assertEqual(result.code, 2)
+        self.assertIn(f"kuno: check: control token: '{token}': has 5 characters", result.err)
+
+    def test_addresses(self):
+        """addresses_that_this_machine_does_not_have_are_found_and_those_in_use_are_told"""
+        result = self.check(*self.config(listen=f"192.0.2.1:{self.ports[0]}"))
+        self.assertEqual(result.err, f"kuno: check: listen: 192.0.2.1:{self.ports[0]} cannot be listened on: "
+                                     "Cannot assign requested address\n")
+        with socket.create_server(("127.0.0.1", self.ports[2])):
+            self.state.mkdir(0o700)
+            with (self.state / "instance.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                text = self.passes()
+                told = json.loads(self.check(*self.config(), "--json").out)
+        busy = [f"control: 127.0.0.1:{self.ports[2]} is in use", f"state_dir: '{self.state}' is in use by another kuno"]
+        self.assertIn("".join(f"now       {line}\n" for line in busy), text)
+        self.assertEqual((told["servable"], told["in_use"]), (True, busy))
 
     def test_documents(self):
-        """the_examples_of_the_documents_can_be_served"""
+        """the_examples_of_the_documents_are_understood"""
         examples = re.findall(r"```json\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
         self.assertEqual(len(examples), 2)
         for example in examples:
             (self.folder / "config.json").write_text(example)
-            result = self.kuno("check", "--config", "config.json")
-            self.assertEqual((result.code, result.err), (0, ""))
+            told = json.loads(self.check("--config", "config.json", "--json").out)
+            self.assertEqual(told["state_dir"], "/var/lib/kuno")
+            for problem in told["problems"]:  # this machine need not have what they name
+                self.assertRegex(problem, r": (cannot be made in |does not exist|belongs to another user)")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kn_config c;
     kn_error err = { 0 };
-    if (!kn_config_read((const char *)data, size, "/here", &c, &err)) {
+    if (!kn_config_read((const char *)data, size, &c, &err)) {
         if (err.code == KN_OK)
             abort();
         return 0;

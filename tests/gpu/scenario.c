@@ -8,12 +8,15 @@
 bool scenario_find(const char *kind, unsigned index, scenario_row *ret) {
     const char *path = getenv("KUNO_FAKE_GPU");
     FILE *f = path ? fopen(path, "re") : NULL;
+    scenario_row row;
     size_t len = strlen(kind);
     bool found = false;
-    while (f && !found && fgets(ret->text, sizeof ret->text, f))
-        found = strncmp(ret->text, kind, len) == 0 && ret->text[len] == ' ' && index-- == 0;
+    while (f && !found && fgets(row.text, sizeof row.text, f))
+        found = strncmp(row.text, kind, len) == 0 && row.text[len] == ' ' && index-- == 0;
     if (f)
         fclose(f);
+    if (found)
+        *ret = row;
     return found;
 }
 

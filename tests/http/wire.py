@@ -89,6 +89,10 @@ class Upstream:
                 while b"\r\n\r\n" not in buffered:
                     buffered += more(connection)
                 head, buffered = buffered.split(b"\r\n\r\n", 1)
+                if head.startswith(b"GET /api/version ") and b"\r\nAccept: application/json" in head:
+                    self.connections -= 1  # `kuno serve` looks whether there is an Ollama
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"version":"0"}')
+                    continue
                 self.heads.append(head)
                 buffered = self.handler(self, connection, head, buffered)
         except (OSError, Hangup, ValueError):

@@ -82,9 +82,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         stub, path = self.server.stub, self.path.split("?")[0]
         body = self.read_body()
-        with stub.lock:
-            stub.seen.append((self.command, self.path, body))
-            stub.heads.append((self.requestline, list(self.headers.items())))
+        if self.path != "/api/version" or "Accept" not in self.headers:  # else the server looks whether we are there
+            with stub.lock:
+                stub.seen.append((self.command, self.path, body))
+                stub.heads.append((self.requestline, list(self.headers.items())))
         if path in self.METADATA and self.command in ("GET", "HEAD", "POST"):
             self.metadata(path)
             return
@@ -112,7 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                   for name, digest in stub.models.items()]
         residents = models[:1] if stub.residents is None else stub.residents
         documents = {"/api/tags": {"models": models}, "/api/ps": {"models": residents},
-                     "/api/version": {"version": "0.0.0-stub"}}
+                     "/api/version": stub.version}
         self.answer(200, documents.get(path, {}))
 
     def unload(self, request):
@@ -157,6 +158,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.held, self.over = threading.Event(), threading.Event()
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
+        self.version = {"version": "0.0.0-stub"}
         self.unloads = False  # what it is asked to generate it unloads instead
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}
@@ -182,7 +184,7 @@ class Upstream(http.server.ThreadingHTTPServer):
 class Server:
     """`kuno serve` in the background."""
 
-    def __init__(self, case, before=(), env=None, **keys):
+    def __init__(self, case, before=(), env=None, output=None, **keys):
         self.listen, self.control = case.ports[1:3]
         self.folder = case.folder
         self.state = case.folder / "state"
@@ -193,12 +195,14 @@ class Server:
         kept = {name: os.environ[name] for name in os.environ if name == "PATH" or name.endswith("SAN_OPTIONS")}
         self.process = subprocess.Popen(
             [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=self.log, start_new_session=True,
+            stdout=self.log, stderr=output or self.log, start_new_session=True,
             env={**kept, "HOME": str(case.folder), "LC_ALL": "C.UTF-8", "KUNO_CONTROL_TOKEN": TOKEN, **(env or {})})
         case.addCleanup(self.kill)
 
     def wait_ready(self):
-        wait_until(lambda: self.process.poll() is not None or self.accepts(self.listen), "the server")
+        """It listens, and has looked whether there is an Ollama."""
+        wait_until(lambda: self.process.poll() is not None or (self.accepts(self.listen) and "answer" in self.text()),
+                   "the server")
         assert self.process.poll() is None, self.text()
         return self
 

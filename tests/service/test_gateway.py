@@ -363,7 +363,7 @@ class Life(Case):
         told = subprocess.run([PROGRAM, "serve", "--config", "config.json"], cwd=self.folder, capture_output=True,
                               text=True, env={}, check=False)
         self.assertEqual(told.returncode, 2)
-        self.assertIn("control token: no control token; set KUNO_CONTROL_TOKEN", told.stderr)
+        self.assertIn("control token: there is none; set KUNO_CONTROL_TOKEN", told.stderr)
         self.assertFalse((self.folder / "state").exists())
 
     def test_memory(self):

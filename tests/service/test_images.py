@@ -13,7 +13,7 @@ import tap
 from harness import PATIENCE, PROGRAM, TOKEN, Case, wait_until
 from workers import Workers, is_alive
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests" / "golden" / "qwen21-e2e"
 DEMO = ROOT / "models" / "demo"
 FREE = f"""[model_profiles.free]

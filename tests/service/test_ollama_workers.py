@@ -56,7 +56,7 @@ class RealWorkers(unittest.TestCase):
 
     def setUp(self):
         workers = [{"executable": os.path.realpath(FOUND), "models": str(self.folder / "models"),
-                    "home": str(self.folder / f"home{i}"), "address": f"127.0.0.1:{self.ports[3 + i]}",
+                    "home": str(self.folder / "state" / f"home{i}"), "address": f"127.0.0.1:{self.ports[3 + i]}",
                     "max_loaded_models": 1, "context_length": 512, "device": {"backend": "cpu"}} for i in range(2)]
         self.server = Server(self, managed={"reserve_bytes": 0, "workers": workers}).wait_ready()
         self.mark = f"KUNO_WORKER={self.server.state}#"

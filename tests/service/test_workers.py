@@ -194,10 +194,21 @@ class Starting(Workers):
 
     def test_missing(self):
         """so_is_one_that_is_not_there"""
-        self.executable.unlink()
+        for told, change in (("cannot_start", lambda: self.executable.write_bytes(b"\0")),
+                             (f"'{self.executable}': does not exist", self.executable.unlink)):
+            change()
+            server = Server(self, **self.managed())
+            self.assertEqual(server.process.wait(PATIENCE), 2)
+            self.assertIn(told, server.text())
+
+    def test_models(self):
+        """a_folder_of_models_that_is_not_there_is_not_made"""
+        (self.folder / "models").rmdir()
         server = Server(self, **self.managed())
         self.assertEqual(server.process.wait(PATIENCE), 2)
-        self.assertIn("cannot_start", server.text())
+        self.assertIn(f"managed.workers[0].models: '{self.folder}/models': does not exist", server.text())
+        self.assertFalse((self.folder / "models").exists())
+        self.assertEqual(self.notes(), [])
 
     def test_signal(self):
         """a_server_that_is_told_to_stop_while_its_workers_start_stops"""

@@ -29,8 +29,9 @@ class Workers(Case):
         self.executable = self.folder / "ollama"
         self.executable.write_text(f"#!{sys.executable}\n" + STUB.read_text())
         self.executable.chmod(0o755)
+        for folder in self.folder / "models", *self.homes:
+            folder.mkdir()
         for home in self.homes:
-            home.mkdir()
             self.set_stub(home)
 
     def set_stub(self, home, **more):

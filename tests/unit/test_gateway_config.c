@@ -15,7 +15,7 @@
 
 static bool read_text(const char *text, kn_config *ret, kn_error *err) {
     *err = (kn_error){ 0 };
-    return kn_config_read(text, strlen(text), "/here", ret, err);
+    return kn_config_read(text, strlen(text), ret, err);
 }
 
 #define UUID "GPU-11111111-2222-3333-4444-555555555555"
@@ -87,13 +87,21 @@ static void every_key_is_read(void **state) {
     kn_config_free(&c);
 }
 
-static void a_relative_state_directory_begins_where_the_process_is(void **state) {
+static void slashes_are_counted_once(void **state) {
     (void)state;
-    kn_config c;
-    kn_error err;
-    assert_true(read_text("{\"state_dir\": \".kuno\"}", &c, &err));
-    assert_string_equal(c.state_dir, "/here/.kuno");
-    kn_config_free(&c);
+    static const char *const rows[][2] = {
+        { "/s", "/s" }, { "/s/", "/s" },      { "//a///b//", "/a/b" },
+        { "/", "/" },   { "/a/.b", "/a/.b" }, { "/a..", "/a.." },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        char text[100];
+        kn_config c;
+        kn_error err;
+        snprintf(text, sizeof text, "{\"state_dir\": \"%s\"}", rows[i][0]);
+        assert_true(read_text(text, &c, &err));
+        assert_string_equal(c.state_dir, rows[i][1]);
+        kn_config_free(&c);
+    }
 }
 
 static void mistakes_are_refused_with_their_place(void **state) {
@@ -108,6 +116,21 @@ static void mistakes_are_refused_with_their_place(void **state) {
         { "{\"state_dir\": \"/s\", \"lisen\": \"127.0.0.1:1\"}", "did you mean 'listen'?" },
         { "{\"state_dir\": \"\"}", "state_dir: a text of 1 to" },
         { "{\"state_dir\": null}", "state_dir: a text in quotes is expected" },
+        { "{\"state_dir\": \"s\"}", "state_dir: 's' is not an absolute path, which begins with '/'" },
+        { "{\"state_dir\": \"./s\"}", "state_dir: './s' is not an absolute path" },
+        { "{\"state_dir\": \"~/s\"}", "state_dir: '~/s' is not an absolute path" },
+        { "{\"state_dir\": \"/a/../s\"}", "state_dir: '/a/../s' has a part '.' or '..'; write the whole path" },
+        { "{\"state_dir\": \"/s/..\"}", "state_dir: '/s/..' has a part '.' or '..'" },
+        { "{\"state_dir\": \"/s/./t\"}", "state_dir: '/s/./t' has a part '.' or '..'" },
+        { "{\"state_dir\": \"/s/.\"}", "state_dir: '/s/.' has a part '.' or '..'" },
+        { "{\"state_dir\": \"/s\\u0000/t\"}", "state_dir: line 1, column 24: a text holds a NUL character" },
+        { "{\"state_dir\": \"/s\xC3\"}", "state_dir: line 1, column 18: the bytes are not UTF-8" },
+        { "{\"queue_limit\": 1.5}", "queue_limit: a whole number from 0 to 4096 is expected" },
+        { "{\"queue_limit\": 1e2}", "queue_limit: a whole number from 0 to 4096 is expected" },
+        { "{\"queue_limit\": -1}", "queue_limit: a whole number from 0 to 4096 is expected" },
+        { "{\"queue_limit\": 99999999999999999999}", "queue_limit: 99999999999999999999 is outside 0 to 4096" },
+        { "{\"queue_limit\": 0x10}", "queue_limit: line 1, column" },
+        { "{\"image\": {\"collections\": [\"\\ud800\"]}}", "image.collections[0]: line 1, column" },
         { "{\"listen\": \"localhost:11434\"}", "listen: 'localhost:11434' is not the number of an address" },
         { "{\"upstream\": \"192.168.1.2:11434\"}", "upstream: 192.168.1.2:11434 is not a loopback address" },
         { "{\"upstream\": \"0.0.0.0:11434\"}", "upstream: 0.0.0.0:11434 is not a loopback address" },
@@ -136,12 +159,24 @@ static void mistakes_are_refused_with_their_place(void **state) {
         { MANAGED("{\"device\": {\"uuid\": \"GPU-1\"}}"), "managed.workers[0].device.uuid: 'GPU-1' is not like" },
         { MANAGED("{\"device\": {\"pci_address\": \"04:00.0\"}}"), "device.pci_address: '04:00.0' is not like" },
         { MANAGED("{\"home\": \"h\"}"), "managed.workers[0].home: 'h' is not an absolute path" },
+        { MANAGED("{\"models\": \"../m\"}"), "managed.workers[0].models: '../m' is not an absolute path" },
+        { MANAGED("{\"executable\": \"ollama\"}"), "managed.workers[0].executable: 'ollama' is not an absolute path" },
+        { MANAGED("{\"context_length\": 1.5}"),
+          "managed.workers[0].context_length: a whole number from 1 to 16777216" },
+        { MANAGED("{\"home\": \"/h\\u0000\"}"), "managed.workers[0].home: line 1, column" },
+        { MANAGED("{\"device\": {\"backend\": \"c\xFFu\"}}"), "managed.workers[0].device.backend: line 1, column" },
+        { MANAGED("{\"device\": {\"index\": 0.5}}"),
+          "managed.workers[0].device.index: a whole number from 0 to 255 is expected" },
         { MANAGED("{\"address\": \"10.0.0.1:1\"}"), "managed.workers[0].address: 10.0.0.1:1 is not a loopback" },
         { MANAGED("{\"max_loaded_models\": 0}"), "max_loaded_models: 0 is outside 1 to 64" },
-        { MANAGED(CUDA ", " CUDA), "managed.workers[1].address: workers[0] has the same" },
+        { MANAGED(CUDA ", " CUDA),
+          "managed.workers[1].address: port 11501 is also that of managed.workers[0].address" },
         { MANAGED(CPU ", {}"), "managed.workers[1]: the key 'executable' is missing" },
         { "{\"state_dir\": \"/s\", \"control\": \"127.0.0.1:11503\", \"managed\": {\"workers\": [" CPU "]}}",
-          "managed.workers[0].address: port 11503 is that of control" },
+          "managed.workers[0].address: port 11503 is also that of control" },
+        { "{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"127.0.0.1:11503\"}, \"managed\": {\"workers\": [" CPU
+          "]}}",
+          "managed.workers[0].address: port 11503 is also that of studio.listen" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         kn_config c;
@@ -167,9 +202,15 @@ static char *edited(const char *text, const char *from, const char *to) {
 static void workers_share_neither_home_nor_card(void **state) {
     (void)state;
     static const char *const rows[][3] = {
-        { "\"/h1\"", "\"/h0\"", "managed.workers[1].home: workers[0] has the same" },
-        { "0000:2d:00.0", "0000:04:00.0", "managed.workers[1].device.pci_address: workers[0] has the same" },
-        { "127.0.0.1:11502", "127.0.0.2:11501", "managed.workers[1].address: workers[0] has the same" },
+        { "\"/h1\"", "\"/h0\"", "managed.workers[1].home: is also that of workers[0]" },
+        { "\"/h1\"", "\"//h0/\"", "managed.workers[1].home: is also that of workers[0]" },
+        { "\"/h1\"", "\"/h0/1\"", "managed.workers[1].home: lies in that of workers[0]" },
+        { "\"/h0\"", "\"/h1/.o/0\"", "managed.workers[1].home: holds that of workers[0]" },
+        { "\"/h1\"", "\"/\"", "managed.workers[1].home: state_dir is in it; a folder in state_dir would do" },
+        { "\"/h0\"", "\"/s\"", "managed.workers[0].home: state_dir is in it; a folder in state_dir would do" },
+        { "0000:2d:00.0", "0000:04:00.0", "managed.workers[1].device.pci_address: is also that of workers[0]" },
+        { "127.0.0.1:11502", "127.0.0.2:11501",
+          "managed.workers[1].address: port 11501 is also that of managed.workers[0].address; all ports must differ" },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
         char *text = edited(MANAGED(CUDA ", " VULKAN), rows[i][0], rows[i][1]);
@@ -224,8 +265,9 @@ static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
         { "{\"studio\": {\"listen\": \"0.0.0.0:4000\"}}",
           "studio.listen: 0.0.0.0:4000 is not a loopback address; use 127.0.0.1 or [::1]" },
         { "{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"127.0.0.1:11432\"}}",
-          "studio.listen: port 11432 is that of control" },
-        { "{\"studio\": {\"models\": \"m.toml\"}}", "studio.models: 'm.toml' is not an absolute path" },
+          "studio.listen: port 11432 is also that of control; all ports must differ" },
+        { "{\"studio\": {\"models\": \"m.toml\"}}",
+          "studio.models: 'm.toml' is not an absolute path, which begins with '/'" },
         { "{\"studio\": {\"isolation\": \"none\"}}",
           "studio.isolation: 'none' is not known; known: best-effort, required" },
     };
@@ -314,7 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_directory_is_all_that_must_be_said),
         cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(a_relative_state_directory_begins_where_the_process_is),
+        cmocka_unit_test(slashes_are_counted_once),
         cmocka_unit_test(mistakes_are_refused_with_their_place),
         cmocka_unit_test(workers_share_neither_home_nor_card),
         cmocka_unit_test(there_are_at_most_sixteen_workers),

@@ -124,11 +124,30 @@ static void calls_carry_other_bodies_and_hear_answers_as_they_come(void **state)
     assert_string_equal(heard, "one|longer|");
 }
 
+static void a_call_that_is_cancelled_needs_its_upstream_no_more(void **state) {
+    (void)state;
+    kn_address address;
+    kn_upstream *other = NULL;
+    kn_call *c = NULL;
+    int listener = rig_listen(&address);
+    const kn_upstream_limits limits = kn_upstream_limits_default();
+    assert_true(kn_upstream_new(s.r.http, &address, &limits, &other, NULL));
+    const kn_call_request r = { .method = "GET", .target = "/", .answer_limit = 20, .within_ms = 1000 };
+    assert_true(kn_call_start(other, &r, call_done, &s, &c, NULL));
+    calls = 0;
+    kn_call_cancel(c);
+    kn_upstream_free(other);
+    look(); /* the memory that was freed is not looked at */
+    assert_int_equal(calls, 0);
+    close(listener);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STAGED(calls_the_upstream_itself),
         STAGED(calls_have_limits),
         STAGED(calls_carry_other_bodies_and_hear_answers_as_they_come),
+        STAGED(a_call_that_is_cancelled_needs_its_upstream_no_more),
     };
     return cmocka_run_group_tests_name("http call", tests, NULL, NULL);
 }

@@ -291,6 +291,35 @@ static void the_kernel_tells_the_boot(void **state) {
     assert_int_equal(strlen(kn_boot_id_read("/nowhere").text), 0);
 }
 
+static char told[1000];
+
+static void note_line(void *ctx, const char *line) {
+    (void)ctx;
+    size_t len = strlen(told);
+    snprintf(told + len, sizeof told - len, "%s\n", line);
+}
+
+static void trouble_is_told_when_it_begins_and_when_it_ends(void **state) {
+    (void)state;
+    kn_state *s = open_state(monday);
+    told[0] = 0;
+    kn_state_tell_trouble(s, note_line, NULL);
+    for (int i = 0; i < 3; i++) {
+        syncs_fail_after = 0;
+        assert_false(kn_state_mark(s, NULL));
+        syncs_fail_after = 0;
+        assert_false(kn_state_reserve(s, "cpu-1", NULL));
+    }
+    syncs_fail_after = -1;
+    assert_string_equal(told,
+                        "disk: the marker in the state directory cannot be written: 'upstream-in-flight' cannot be "
+                        "made durable: Input/output error\n");
+    told[0] = 0;
+    assert_true(kn_state_mark(s, NULL) && kn_state_clear(s, NULL));
+    assert_string_equal(told, "disk: the marker in the state directory can be written again\n");
+    kn_state_close(s);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
@@ -303,6 +332,7 @@ int main(void) {
         TEST(a_worker_is_reserved_until_its_end_is_proved),
         TEST(one_process_at_a_time),
         TEST(folders_are_made_and_must_be_ones_own),
+        TEST(trouble_is_told_when_it_begins_and_when_it_ends),
         cmocka_unit_test(the_kernel_tells_the_boot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

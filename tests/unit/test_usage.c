@@ -122,7 +122,7 @@ static void damaged_histories_are_refused(void **state) {
         { "{}", "the key 'version' is missing" },
         { "{\"version\":2,\"unattributed_calls\":0,\"models\":[]}", "version: 2 is outside 1 to 1" },
         { "{\"version\":1,\"models\":[]}", "the key 'unattributed_calls' is missing" },
-        { "{\"version\":1,\"unattributed_calls\":-1,\"models\":[]}", "unattributed_calls: a number" },
+        { "{\"version\":1,\"unattributed_calls\":-1,\"models\":[]}", "unattributed_calls: a whole number" },
         { "{\"version\":1,\"unattributed_calls\":0,\"models\":[]", "the file ends" },
         { "{\"version\":1,\"unattributed_calls\":0,\"models\":[],\"x\":0}", "unknown key 'x'" },
         { USE("\"calls\":1,\"first_used_at\":2"), "models[0]: the key 'last_used_at' is missing" },

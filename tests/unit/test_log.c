@@ -1,0 +1,192 @@
+/* The log of a service: whoever writes a line goes on at once, whatever becomes of the line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { PIPE_BYTES = 4096, TEXT_MAX = 1 << 20, MANY = 3000 };
+
+/* A pipe of the smallest size that there is. */
+static void make_pipe(int ends[2]) {
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES);
+}
+
+static kn_log *begin(int fd) {
+    kn_log *l = NULL;
+    assert_true(kn_log_new(fd, "kuno: ", &l, NULL));
+    return l;
+}
+
+/* Everything until nobody has the other end any more, or until `last` is in it. */
+static void read_until(int fd, const char *last, kn_buf *into) {
+    char piece[1024];
+    for (ssize_t n; !(last && strstr(into->data, last)) && (n = read(fd, piece, sizeof piece)) > 0;)
+        assert_true(kn_buf_add(into, piece, (size_t)n));
+}
+
+static void every_line_arrives_in_order(void **state) {
+    (void)state;
+    KN_AUTO_BUF seen;
+    KN_AUTO_BUF expected;
+    int ends[2];
+    kn_buf_init(&seen, TEXT_MAX);
+    kn_buf_init(&expected, TEXT_MAX);
+    make_pipe(ends);
+    kn_log *l = begin(ends[1]);
+    for (int i = 0; i < 50; i++) {
+        kn_log_say(l, "line %d of %s", i, "many");
+        assert_true(kn_buf_printf(&expected, "kuno: line %d of many\n", i));
+    }
+    kn_log_free(l);
+    close(ends[1]);
+    read_until(ends[0], NULL, &seen);
+    close(ends[0]);
+    assert_string_equal(seen.data, expected.data);
+}
+
+static void a_reader_that_sleeps_holds_nobody_up_and_is_told_what_it_has_missed(void **state) {
+    (void)state;
+    KN_AUTO_BUF seen;
+    int ends[2];
+    kn_buf_init(&seen, TEXT_MAX);
+    make_pipe(ends);
+    kn_log *l = begin(ends[1]);
+    for (int i = 0; i < MANY; i++) /* would never return, were it to wait */
+        kn_log_say(l, "line %d", i);
+    read_until(ends[0], "were dropped", &seen);
+    kn_log_say(l, "back again");
+    kn_log_free(l);
+    close(ends[1]);
+    read_until(ends[0], NULL, &seen);
+    close(ends[0]);
+
+    int kept = 0, dropped = 0;
+    const char *at = seen.data;
+    for (char line[64]; snprintf(line, sizeof line, "kuno: line %d\n", kept), strncmp(at, line, strlen(line)) == 0;
+         kept++)
+        at += strlen(line);
+    assert_true(strlen("kuno: line 1\n") * kept > PIPE_BYTES);
+    assert_int_equal(sscanf(at, "kuno: %d lines were dropped", &dropped), 1);
+    assert_int_equal(kept + dropped, MANY);
+    assert_string_equal(strchr(at, '\n') + 1, "kuno: back again\n");
+}
+
+static void the_end_does_not_wait_for_a_reader(void **state) {
+    (void)state;
+    int ends[2];
+    make_pipe(ends);
+    kn_log *l = begin(ends[1]);
+    for (int i = 0; i < MANY; i++)
+        kn_log_say(l, "line %d", i);
+    double from = kn_now();
+    kn_log_free(l);
+    assert_true(kn_now() - from < 10 * KN_LOG_END_MS / 1000.0);
+    char piece[256];
+    while (read(ends[0], piece, sizeof piece) == sizeof piece) /* what is left is written, and the thread ends */
+        ;
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* Whenever the thread comes to it: each of the four is there or counted. */
+static void lines_that_cannot_be_written_are_counted(void **state) {
+    (void)state;
+    KN_AUTO_BUF seen;
+    int ends[2], found = 0, counted = 0;
+    kn_buf_init(&seen, TEXT_MAX);
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    kn_log *l = begin(fd);
+    for (int i = 0; i < 3; i++)
+        kn_log_say(l, "a line");
+    make_pipe(ends);
+    assert_true(dup2(ends[1], fd) == fd); /* there is room again */
+    close(ends[1]);
+    kn_log_say(l, "a line");
+    kn_log_free(l);
+    close(fd);
+    read_until(ends[0], NULL, &seen);
+    close(ends[0]);
+    for (const char *at = seen.data; *at; at = strchr(at, '\n') + 1) {
+        int n = 0;
+        if (sscanf(at, "kuno: %d line", &n) == 1)
+            counted += n;
+        else
+            found++;
+    }
+    assert_int_equal(found + counted, 4);
+}
+
+static void a_long_line_is_cut_and_stays_one(void **state) {
+    (void)state;
+    KN_AUTO_BUF seen;
+    int ends[2];
+    kn_buf_init(&seen, TEXT_MAX);
+    make_pipe(ends);
+    char text[2 * KN_LOG_LINE_BYTES];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    kn_log *l = begin(ends[1]);
+    kn_log_say(l, "%s", text);
+    kn_log_say(l, "short");
+    kn_log_free(l);
+    close(ends[1]);
+    read_until(ends[0], NULL, &seen);
+    close(ends[0]);
+    assert_int_equal(seen.len, strlen("kuno: ") + KN_LOG_LINE_BYTES - 1 + 1 + strlen("kuno: short\n"));
+    assert_string_equal(strchr(seen.data, '\n') + 1, "kuno: short\n");
+}
+
+static void *say_many(void *arg) {
+    for (int i = 0; i < 100; i++)
+        kn_log_say(arg, "x");
+    return NULL;
+}
+
+static void lines_of_several_threads_do_not_mix(void **state) {
+    (void)state;
+    KN_AUTO_BUF seen;
+    int ends[2];
+    kn_buf_init(&seen, TEXT_MAX);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    kn_log *l = begin(ends[1]);
+    pthread_t threads[4];
+    for (size_t i = 0; i < KN_COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, say_many, l), 0);
+    for (size_t i = 0; i < KN_COUNT(threads); i++)
+        pthread_join(threads[i], NULL);
+    kn_log_free(l);
+    close(ends[1]);
+    read_until(ends[0], NULL, &seen);
+    close(ends[0]);
+    assert_int_equal(seen.len, 400 * strlen("kuno: x\n"));
+    for (size_t i = 0; i < 400; i++)
+        assert_memory_equal(seen.data + i * strlen("kuno: x\n"), "kuno: x\n", strlen("kuno: x\n"));
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_line_arrives_in_order),
+        cmocka_unit_test(a_reader_that_sleeps_holds_nobody_up_and_is_told_what_it_has_missed),
+        cmocka_unit_test(the_end_does_not_wait_for_a_reader),
+        cmocka_unit_test(lines_that_cannot_be_written_are_counted),
+        cmocka_unit_test(a_long_line_is_cut_and_stays_one),
+        cmocka_unit_test(lines_of_several_threads_do_not_mix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
