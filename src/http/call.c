@@ -15,6 +15,7 @@ struct kn_call {
     kn_task task;
     kn_call_done *done; /* NULL: cancelled */
     void (*data)(void *ctx, kn_span data);
+    bool is_heard; /* data is being called */
     void *ctx;
     kn_call_end end;
     unsigned status;
@@ -62,12 +63,15 @@ static void answer_data(void *ctx, kn_span data) {
     kn_call *c = ctx;
     if (c->task.run)
         return;
-    if (c->data && c->status == 200)
+    if (c->data && c->status == 200) {
+        c->is_heard = true;
         c->data(c->ctx, data);
-    else if (data.len > c->body.limit - c->body.len)
+        c->is_heard = false;
+    } else if (data.len > c->body.limit - c->body.len) {
         finish(c, KN_CALL_TOO_LARGE);
-    else if (!kn_buf_add(&c->body, data.data, data.len))
+    } else if (!kn_buf_add(&c->body, data.data, data.len)) {
         finish(c, KN_CALL_NO_MEMORY);
+    }
 }
 
 static void answer_flush(void *ctx, bool last) {
@@ -145,11 +149,12 @@ bool kn_call_start(kn_upstream *u, const kn_call_request *r, kn_call_done *done,
     return true;
 }
 
-/* Its connection goes at once: the upstream may, when this returns. */
+/* Its connection goes at once, and the upstream may when this returns; unless the answer is being read just now. */
 void kn_call_cancel(kn_call *c) {
-    if (c->link)
+    if (c->link && !c->is_heard) {
         kn_link_abort(c->link);
-    c->link = NULL;
+        c->link = NULL;
+    }
     c->done = NULL;
     finish(c, KN_CALL_BROKEN);
 }

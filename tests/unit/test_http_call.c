@@ -124,6 +124,25 @@ static void calls_carry_other_bodies_and_hear_answers_as_they_come(void **state)
     assert_string_equal(heard, "one|longer|");
 }
 
+static kn_call *unwanted;
+
+static void want_no_more(void *ctx, kn_span data) {
+    (void)ctx, (void)data;
+    kn_call_cancel(unwanted);
+}
+
+static void a_call_can_be_cancelled_while_its_answer_is_heard(void **state) {
+    (void)state;
+    const kn_call_request r = { .method = "GET", .target = "/x", .data = want_no_more, .within_ms = 1000 };
+    calls = 0;
+    assert_true(kn_call_start(s.r.upstream, &r, call_done, &s, &unwanted, NULL));
+    look();
+    upstream_sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n");
+    look();
+    assert_int_equal(calls, 0);
+    assert_true(s.upstream_closed);
+}
+
 static void a_call_that_is_cancelled_needs_its_upstream_no_more(void **state) {
     (void)state;
     kn_address address;
@@ -147,6 +166,7 @@ int main(void) {
         STAGED(calls_the_upstream_itself),
         STAGED(calls_have_limits),
         STAGED(calls_carry_other_bodies_and_hear_answers_as_they_come),
+        STAGED(a_call_can_be_cancelled_while_its_answer_is_heard),
         STAGED(a_call_that_is_cancelled_needs_its_upstream_no_more),
     };
     return cmocka_run_group_tests_name("http call", tests, NULL, NULL);
