@@ -22,11 +22,11 @@ typedef struct kn_service_key {
 bool kn_service_key_find(const char *given, const kn_config *c, kn_service_key *ret, kn_error *err);
 bool kn_service_key_read(const kn_service_key *k, kn_token *ret, kn_error *err);
 
-/* The control token of the environment. Where there is none and no configuration either, that of the state directory,
- * which is made if it is missing (makes) or not yet a token (ret is empty then). told: where it was found. */
+/* The service's own token, which it takes from the environment. Where there is none and no configuration either, it is
+ * that of the state directory; if that is missing, it is made (makes), or the token stays empty. */
 typedef struct kn_service_token {
     kn_token token;
-    char from[4200];
+    char from[PATH_MAX]; /* where it is from, for people */
 } kn_service_token;
 bool kn_service_find_token(const kn_config *c, bool configured, bool makes, kn_service_token *ret, kn_error *err);
 
