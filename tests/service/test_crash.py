@@ -13,7 +13,8 @@ import subprocess
 import unittest
 
 import tap
-from harness import SANITIZED, Case, Server, wait_until
+from harness import PATIENCE, SANITIZED, Case, Server, wait_until
+from workers import Workers
 
 MARKER = "upstream-in-flight"
 
@@ -45,22 +46,62 @@ def traced_calls(trace):
     return calls
 
 
-@unittest.skipIf(WHY_NOT, WHY_NOT)
-class Crashes(Case):
+class Order:
+    """When calls of a trace were made."""
+
+    def __init__(self, trace):
+        self.calls = traced_calls(trace)
+
+    def first(self, pattern, after=0):
+        """The first such call that began after this: (where it begins, where it ends)."""
+        for begun, ended, text in self.calls:
+            if begun > after and re.search(pattern, text):
+                return begun, ended
+        raise AssertionError(f"no {pattern}")
+
+
+class Traced:
+    """Cases whose server runs under strace."""
+
+    WRITES = "trace=openat,fsync,connect,sendmsg,writev,sendto,write,unlinkat,linkat,renameat"
+
+    def strace(self, *rules):
+        return "strace", "-f", "-qq", "-o", "trace", *rules
+
     def traced(self, *rules):
         if not (self.folder / "state" / "boot-id").exists():
-            self.serve().stop()  # which the main thread writes only once
-        return self.serve(before=("strace", "-f", "-qq", "-o", "trace", *rules))
+            self.start_plain().stop()  # which the main thread writes only once
+        return self.start_plain(before=self.strace(*rules))
+
+    def start_plain(self, **setup):
+        return self.serve(**setup)
+
+    def at(self, name):
+        """Rules for calls on this file of the state directory; without a name on the directory itself."""
+        return "-P", str(self.folder / "state" / name), *(["-P", name] if name else [])
 
     def killed_at(self, call, name="", when=1):
-        """Sends one request to a server that dies at this call on this file of its state, or on the directory itself.
-        Each thread counts its own calls; the marker is the disk thread's."""
-        paths = ["-P", str(self.folder / "state" / name), *(["-P", name] if name else [])]
-        server = self.traced(*paths, "-e", f"inject={call}:signal=KILL:when={when}")
+        """Sends one request to a server that dies at this call. Each thread counts its own calls; the marker is the
+        disk thread's."""
+        return self.killed_with(*self.at(name), "-e", f"inject={call}:signal=KILL:when={when}")
+
+    def killed_with(self, *rules):
+        server = self.traced(*rules)
         with contextlib.suppress(OSError, http.client.HTTPException):
             server.generate()
-        server.process.wait(20)
+        server.process.wait(PATIENCE)
         return server
+
+    def order(self, server):
+        """Of one request, from its beginning to the end of the server."""
+        server.generate()
+        server.wait_idle()
+        server.stop()
+        return Order((self.folder / "trace").read_text())
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Crashes(Traced, Case):
 
     def check_after(self, certain, uses):
         """After a restart: what is certain needs no recovery, what is not admits nobody; uses are as on the disk."""
@@ -90,6 +131,12 @@ class Crashes(Case):
     def test_marker_not_in_folder(self):
         """with_a_marker_whose_folder_is_not_synced_nothing_was_sent"""
         self.killed_at("fsync")
+        self.assertEqual(self.upstream.worked(), [])
+        self.check_after(certain=False, uses=0)
+
+    def test_not_connected(self):
+        """with_a_marker_and_no_connection_nothing_was_sent"""
+        self.killed_with("-e", "inject=connect:signal=KILL:when=2")  # after the look whether there is an Ollama
         self.assertEqual(self.upstream.worked(), [])
         self.check_after(certain=False, uses=0)
 
@@ -125,27 +172,103 @@ class Crashes(Case):
             (self.folder / "state" / MARKER).unlink(missing_ok=True)
         self.assertEqual(len(self.upstream.worked()), 7)
 
+    def test_first_start(self):
+        """a_start_that_did_not_write_which_boot_it_is_leaves_nothing_to_recover"""
+        for call in "fsync", "linkat":
+            server = Server(self, before=self.strace("-e", f"inject={call}:signal=KILL:when=1"))
+            server.process.wait(PATIENCE)
+            self.assertFalse((server.state / "boot-id").exists())
+        self.check_after(certain=True, uses=0)
+
+    def test_clearing(self):
+        """a_start_that_was_clearing_up_after_a_reboot_is_made_again"""
+        self.serve().stop()
+        state = self.folder / "state"
+        for call, name in (("unlinkat", MARKER), ("fsync", ""), ("renameat", "")):
+            (state / MARKER).touch()
+            (state / "boot-id").write_text("00000000-0000-4000-8000-000000000000\n")
+            rules = self.at(name) if name else ()
+            Server(self, before=self.strace(*rules, "-e", f"inject={call}:signal=KILL:when=1")).process.wait(PATIENCE)
+        self.check_after(certain=True, uses=0)
+
     def test_order(self):
         """the_marker_is_on_disk_before_the_first_byte_is_sent"""
-        server = self.traced("-y", "-e", "trace=openat,fsync,connect,sendmsg,writev,sendto,write,unlinkat")
-        server.generate()
-        server.wait_idle()
-        server.stop()
-        calls = traced_calls((self.folder / "trace").read_text())
-
-        def first(pattern, after=0):
-            """When the first such call ended that began after this."""
-            for begun, ended, text in calls:
-                if begun > after and re.search(pattern, text):
-                    return begun, ended
-            raise AssertionError(f"no {pattern}")
-        _, made = first(rf'openat\(.*"{MARKER}", .*O_CREAT\|O_EXCL')
-        _, file_synced = first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0", made)
-        _, folder_synced = first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
-        sending, sent = first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP")
+        o = self.order(self.traced("-y", "-e", self.WRITES))
+        _, made = o.first(rf'openat\(.*"{MARKER}", .*O_CREAT\|O_EXCL')
+        _, file_synced = o.first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0", made)
+        _, folder_synced = o.first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
+        sending, sent = o.first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP")
         self.assertLess(folder_synced, sending)
-        _, removed = first(rf'unlinkat\(.*"{MARKER}"', sent)
-        first(r"fsync\(\d+<[^>]*/state>\) *= 0", removed)
+        _, removed = o.first(rf'unlinkat\(.*"{MARKER}"', sent)
+        o.first(r"fsync\(\d+<[^>]*/state>\) *= 0", removed)
+
+    def test_history_order(self):
+        """a_history_is_on_disk_before_it_has_its_name_and_so_is_the_name_before_it_counts_as_written"""
+        server = self.serve()
+        server.generate()
+        wait_until(lambda: self.saved() == 1, "the first use")
+        server.stop()
+        o = self.order(self.traced("-y", "-s", "100", "-e", self.WRITES))
+        self.assertEqual(self.saved(), 2)
+        _, written = o.first(r'write\(\d+<[^>]*/state/#\d+.*"{\\"version\\":1')
+        _, synced = o.first(r"fsync\(\d+<[^>]*/state/#\d+[^>]*>.*\) *= 0", written)
+        _, named = o.first(r'linkat\(.*"\.kuno-\w+\.part", AT_SYMLINK_FOLLOW\) *= 0', synced)
+        _, replaced = o.first(r'renameat\(.*"usage\.json"\) *= 0', named)
+        o.first(r"fsync\(\d+<[^>]*/state>\) *= 0", replaced)
+        self.assertRaises(AssertionError, o.first, r'openat\(.*"usage\.json", [^)]*O_(WRONLY|RDWR|TRUNC)')
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class WorkerCrashes(Traced, Workers):
+    """The marker is on the disk before a worker's reservation is made, and goes after it."""
+
+    def start_plain(self, before=()):
+        return self.start(before=before)
+
+    def reserved(self):
+        return sorted(path.name for path in (self.folder / "state").glob("reserved-*"))
+
+    def killed(self, call, reserved, used):
+        name = f"reserved-cpu-{self.addresses[0]}"
+        self.killed_at(call, name)
+        self.assertEqual(self.reserved(), [name] if reserved else [])
+        self.assertEqual(len(self.notes(start="use")), used)
+        again = self.start()
+        self.assertTrue(again.admission()["recovery_required"])
+        self.assertEqual(again.generate()[0], 503)
+        self.assertEqual(self.workers(again)[0]["state"], "quarantined" if reserved else "ready")
+        self.assertEqual(len(self.notes(start="use")), used)
+        again.stop()
+        for name in *self.reserved(), MARKER:
+            (again.state / name).unlink()
+        self.assertEqual(self.start().generate()[0], 200)
+
+    def test_not_reserved(self):
+        """before_a_worker_is_reserved_it_was_sent_nothing"""
+        self.killed("openat", reserved=False, used=0)
+
+    def test_not_synced(self):
+        """with_a_reservation_that_is_not_synced_it_was_sent_nothing"""
+        self.killed("fsync", reserved=True, used=0)
+
+    def test_not_released(self):
+        """before_a_reservation_is_removed_the_end_is_not_on_disk"""
+        self.killed("unlinkat", reserved=True, used=1)
+
+    def test_order(self):
+        """a_reservation_is_on_disk_before_its_worker_is_sent_anything"""
+        o = self.order(self.traced("-y", "-e", self.WRITES))
+        name = f"reserved-cpu-{self.addresses[0]}"
+        _, marked = o.first(rf"fsync\(\d+<[^>]*/{MARKER}>\) *= 0")
+        _, made = o.first(rf'openat\(.*"{name}", .*O_CREAT\|O_EXCL', marked)
+        _, file_synced = o.first(rf"fsync\(\d+<[^>]*/{name}>\) *= 0", made)
+        _, folder_synced = o.first(r"fsync\(\d+<[^>]*/state>\) *= 0", file_synced)
+        sending, sent = o.first(r"(sendmsg|writev|sendto|write)\(.*POST /api/generate HTTP")
+        self.assertLess(folder_synced, sending)
+        _, released = o.first(rf'unlinkat\(.*"{name}"', sent)
+        _, on_disk = o.first(r"fsync\(\d+<[^>]*/state>\) *= 0", released)
+        cleared, _ = o.first(rf'unlinkat\(.*"{MARKER}"', sent)
+        self.assertLess(on_disk, cleared)
 
 
 class Kills(Case):

@@ -53,8 +53,8 @@ class Workers(Case):
                    for worker, (home, port) in enumerate(zip(self.homes, self.addresses))]
         return {"managed": {"reserve_bytes": reserve, "workers": workers}, **more}
 
-    def start(self, most=1, env=None, **more):
-        server = Server(self, env=env, **self.managed(most, **more)).wait_ready()
+    def start(self, most=1, env=None, before=(), **more):
+        server = Server(self, before, env, **self.managed(most, **more)).wait_ready()
         self.addCleanup(self.no_worker_is_left, server)
         return server
 
