@@ -26,6 +26,7 @@ typedef struct kn_session {
 struct kn_api {
     kn_studio *studio;
     kn_guard guard;
+    kn_mcp *mcp; /* NULL: there is none */
     kn_session sessions[KN_API_SESSIONS];
     struct kn_visit *streams; /* of events */
     unsigned stream_count;
