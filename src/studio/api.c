@@ -47,6 +47,7 @@ static const kn_route routes[] = {
     { "GET", "/api/v1/health", health, 0 },
     { "POST", "/api/v1/session", kn_api_create_session, SMALL_MAX },
     { "DELETE", "/api/v1/session", kn_api_delete_session, 0 },
+    { "POST", "/api/v1/session/link", kn_api_create_link, 0 },
     { "GET", "/api/v1/openapi.yaml", openapi, 0 },
     { "GET", "/api/v1/status", kn_api_status, 0 },
     { "GET", "/api/v1/capabilities", kn_api_capabilities, 0 },
