@@ -16,6 +16,7 @@ struct kn_serve_studio {
     kn_studio *studio;
     kn_api *api;
     kn_server *server;
+    kn_mcp *mcp;
 };
 
 static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, kn_error *err) {
@@ -44,6 +45,15 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
            kn_api_new(s->studio, setup->token, kn_address_port(&c->studio), &s->api, err);
 }
 
+/* Agents' tools ask the API as everybody does, at the address where it is now heard. */
+static bool make_mcp(kn_serve_studio *s, const kn_address *studio, kn_error *err) {
+    const kn_mcp_setup setup = { .http = s->http, .studio = studio, .token = kn_api_give_token, .ctx = s->api };
+    if (!kn_mcp_new(&setup, &s->mcp, err))
+        return false;
+    kn_api_set_mcp(s->api, s->mcp);
+    return true;
+}
+
 bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **ret, kn_error *err) {
     kn_serve_studio *s = calloc(1, sizeof *s);
     kn_server_limits limits = kn_server_limits_default();
@@ -51,7 +61,8 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
     if (!make_parts(s, setup, err) || !kn_server_new(s->http, &limits, &s->server, err) ||
-        !kn_server_listen(s->server, &setup->config->studio, &kn_api_service, s->api, NULL, err)) {
+        !kn_server_listen(s->server, &setup->config->studio, &kn_api_service, s->api, NULL, err) ||
+        !make_mcp(s, &setup->config->studio, err)) {
         kn_serve_studio_free(s);
         return false;
     }
@@ -68,6 +79,7 @@ void kn_serve_studio_free(kn_serve_studio *s) {
     if (!s)
         return;
     kn_server_free(s->server);
+    kn_mcp_free(s->mcp);
     kn_image_runner_free(s->runner);
     kn_studio_free(s->studio);
     kn_api_free(s->api);

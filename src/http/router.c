@@ -93,8 +93,7 @@ static bool is_listed(kn_span media, const char *types) {
     return false;
 }
 
-/* One of them, in UTF-8 if it says so, and not compressed. */
-static bool has_type(const kn_head *head, const char *types) {
+bool kn_route_has_type(const kn_head *head, const char *types) {
     kn_span type;
     if (!kn_head_only(head, KN_FIELD_CONTENT_TYPE, &type) || kn_head_find(head, KN_FIELD_CONTENT_ENCODING, NULL))
         return false;
@@ -122,7 +121,7 @@ static void enter(const kn_route *r, kn_exchange *x, const kn_head *head) {
         answer(x, 413, "body_not_allowed", "This route takes no body");
     else if (!r->json_body || (!has_body && !says_type))
         r->handle(x, (kn_span){ NULL, 0 });
-    else if (!has_type(head, types))
+    else if (!kn_route_has_type(head, types))
         kn_reply_problem(x, &(kn_problem){ .status = 415,
                                            .code = "media_type_unsupported",
                                            .title = "The body is of another type, or compressed",

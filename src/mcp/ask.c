@@ -25,12 +25,10 @@ static void fail(kn_mcp_call *c, kn_call_end end) {
 static void done(void *ctx, const kn_call_result *r) {
     kn_mcp_call *c = ctx;
     c->asked = NULL;
-    if (c->watches) /* it makes no difference why a stream of events is over */
+    if (r->end == KN_CALL_ANSWERED || c->watches) /* it makes no difference why a stream of events is over */
         c->then(c, r->status, r->body);
-    else if (r->end != KN_CALL_ANSWERED)
-        fail(c, r->end);
     else
-        c->then(c, r->status, r->body);
+        fail(c, r->end);
 }
 
 void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then *then) {

@@ -6,6 +6,8 @@
 #include "mcp/mcp.h"
 #include "mcp/tools.h"
 
+typedef struct kn_mcp_visit kn_mcp_visit;
+
 struct kn_mcp {
     kn_mcp_setup setup;
     kn_loop *loop;
@@ -13,6 +15,7 @@ struct kn_mcp {
     kn_mcp_toolbox *toolbox;
     kn_mcp_call *calls;
     unsigned call_count;
+    kn_mcp_visit *visits; /* over HTTP */
 };
 
 /* What the studio answered. */
@@ -78,6 +81,10 @@ void kn_mcp_ask_no_more(kn_mcp_call *c);
 
 /* An answer of the studio's as JSON. NULL: it was none, and the call has been answered. The caller owns it. */
 json_t *kn_mcp_read(kn_mcp_call *c, unsigned status, kn_span body);
+
+/* ---- endpoint.c ---- */
+
+void kn_mcp_forget_visits(kn_mcp *m); /* their exchanges are over */
 
 /* ---- work.c: tools and resources ---- */
 

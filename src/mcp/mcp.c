@@ -324,6 +324,7 @@ void kn_mcp_free(kn_mcp *m) {
         kn_mcp_end(c);
     while (m->calls) /* they go in tasks of the loop */
         kn_loop_turn(m->loop, 0, NULL);
+    kn_mcp_forget_visits(m);
     kn_upstream_free(m->studio);
     kn_mcp_toolbox_free(m->toolbox);
     free(m);

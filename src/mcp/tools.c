@@ -261,6 +261,8 @@ static const target targets[] = {
     { "count", "batch", TO_REQUEST },
     { "sampler", "sampler", TO_REQUEST },
     { "transparent", "transparent", TO_OUTPUT },
+    { "format", "format", TO_OUTPUT },
+    { "quality", "quality", TO_OUTPUT },
     { "title", "title", TO_REQUEST },
     { "tags", "tags", TO_REQUEST },
     { "outpaint", "outpaint", TO_REQUEST },
@@ -420,7 +422,8 @@ bool kn_mcp_order_body(const kn_mcp_order *o, kn_buf *into) {
         const kn_mcp_picture *p = &o->pictures[0];
         return kn_buf_add_text(into, "\"upscale\":{") &&
                kn_buf_add(into, o->upscale.data, o->upscale.len - (o->upscale.len > 0)) &&
-               kn_buf_printf(into, "},\"%s\":\"%s\"}", p->item[0] ? "gallery_item" : "input_id",
+               kn_buf_add_text(into, "},") && add_object(into, "output", &o->output, "") &&
+               kn_buf_printf(into, "\"%s\":\"%s\"}", p->item[0] ? "gallery_item" : "input_id",
                              p->item[0] ? p->item : p->input);
     }
     return kn_buf_add(into, o->request.data, o->request.len) && add_object(into, "size", &o->size, mode) &&

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mcp/endpoint.h"
 #include "studio/api_visit.h"
 #include "studio/compat/compat.h"
 
@@ -46,6 +47,7 @@ static const kn_route routes[] = {
     { "GET", "/api/v1/health", health, 0 },
     { "POST", "/api/v1/session", kn_api_create_session, SMALL_MAX },
     { "DELETE", "/api/v1/session", kn_api_delete_session, 0 },
+    { "POST", "/api/v1/session/link", kn_api_create_link, 0 },
     { "GET", "/api/v1/openapi.yaml", openapi, 0 },
     { "GET", "/api/v1/status", kn_api_status, 0 },
     { "GET", "/api/v1/capabilities", kn_api_capabilities, 0 },
@@ -127,10 +129,13 @@ static const kn_route routes[] = {
     { "POST", SDCPP "/jobs/*/cancel", kn_sdcpp_cancel, SMALL_MAX },
 };
 
-/* Health says nothing that a page could not know, and a session is begun with the token itself. */
+/* Health says nothing that a page could not know, a session is begun with the token itself, and clients that look for a
+ * way to log in are to find none. */
 static bool is_open(const kn_head *head) {
     kn_span path = kn_head_path(head);
+    static const char known[] = "/.well-known/";
     return kn_span_is(path, "/api/v1/health") ||
+           (path.len >= sizeof known - 1 && !memcmp(path.data, known, sizeof known - 1)) ||
            (kn_span_is(path, "/api/v1/session") && kn_span_is(head->method, "POST"));
 }
 
@@ -140,7 +145,10 @@ static void on_request(kn_exchange *x, const kn_head *head) {
     bool other = kn_compat_is_meant(x, head, &door);
     if (!kn_guard_knows_page(&a->guard, x, head))
         return;
-    if (other ? kn_compat_admits(a, x, &door) : is_open(head) || kn_api_admits(a, x, head))
+    if (a->mcp && kn_mcp_is_meant(head)) {
+        if (kn_api_admits(a, x, head))
+            kn_mcp_serve(a->mcp, x, head);
+    } else if (other ? kn_compat_admits(a, x, &door) : is_open(head) || kn_api_admits(a, x, head))
         kn_router_request(routes, KN_COUNT(routes), x, other ? &door.head : head);
 }
 
@@ -169,6 +177,17 @@ bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn
     a->guard.port = port;
     memcpy(a->guard.token, token, KN_MIN(strlen(token), sizeof a->guard.token - 1));
     *ret = a;
+    return true;
+}
+
+void kn_api_set_mcp(kn_api *a, kn_mcp *mcp) {
+    a->mcp = mcp;
+}
+
+bool kn_api_give_token(void *api, char ret[KN_TOKEN_MAX + 1], kn_error *err) {
+    (void)err;
+    const kn_api *a = api;
+    memcpy(ret, a->guard.token, sizeof a->guard.token);
     return true;
 }
 

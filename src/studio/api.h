@@ -7,6 +7,7 @@
 #define KN_STUDIO_API_H
 
 #include "http/server.h"
+#include "mcp/mcp.h"
 #include "studio/studio.h"
 
 typedef struct kn_api kn_api;
@@ -15,6 +16,11 @@ typedef struct kn_api kn_api;
 bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn_error *err);
 void kn_api_free(kn_api *a);                    /* after the server that has it as ctx, before the studio */
 void kn_api_set_port(kn_api *a, uint16_t port); /* where the system chose it */
+
+/* /mcp on the same listener. Whoever made it takes the token from here, frees it after the server, and before the
+ * studio. */
+void kn_api_set_mcp(kn_api *a, kn_mcp *mcp);
+bool kn_api_give_token(void *api, char ret[KN_TOKEN_MAX + 1], kn_error *err);
 
 /* Ends the streams of events, which would never end by themselves: before the server is drained. */
 void kn_api_end_streams(kn_api *a);

@@ -1,5 +1,8 @@
 /* Sessions: a page of ours exchanges the token for a cookie that scripts cannot read, and a second secret that it sends
- * with everything that changes something, so that no other page can do so in its name. */
+ * with everything that changes something, so that no other page can do so in its name.
+ *
+ * In place of the token, which is not to be seen on a command line or in a history, whoever holds it may have the page
+ * opened with the code of a link: good for once, and for a short time. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +12,7 @@
 #include "base/json_form.h"
 #include "studio/api_visit.h"
 
-enum { SESSION_S = 12 * 3600, SECRET_BYTES = 32 };
+enum { SESSION_S = 12 * 3600, LINK_S = 120, SECRET_BYTES = 32 };
 
 static const char cookie_name[] = "kuno_session";
 
@@ -101,6 +104,20 @@ static bool read_token(kn_visit *v, char token[KN_TOKEN_MAX + 1]) {
     return false;
 }
 
+/* Whether it is the code of a link. It is none any more afterwards. */
+static bool take_link(kn_api *a, const char *code) {
+    bool good = false;
+    uint64_t now = kn_loop_now_ms(a->studio->loop);
+    for (size_t i = 0; i < KN_API_LINKS; i++) {
+        kn_session_link *l = &a->links[i];
+        if (!kn_token_is_same(kn_span_of(code), kn_span_of(l->code)))
+            continue;
+        good = l->ends_ms > now;
+        explicit_bzero(l, sizeof *l);
+    }
+    return good;
+}
+
 /* The one that ends first makes room. */
 static kn_session *new_session(kn_api *a) {
     kn_session *oldest = &a->sessions[0];
@@ -114,12 +131,16 @@ static kn_session *new_session(kn_api *a) {
     return oldest;
 }
 
+static void refuse_without_secret(kn_visit *v) {
+    kn_visit_refuse(v, 500, "internal", "There is no randomness to be had", NULL, NULL);
+}
+
 void kn_api_create_session(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     char token[KN_TOKEN_MAX + 1] = "";
     if (!v || !kn_visit_has_json(v) || !read_token(v, token))
         return;
-    bool good = kn_token_is_same(kn_span_of(token), kn_span_of(v->api->guard.token));
+    bool good = kn_token_is_same(kn_span_of(token), kn_span_of(v->api->guard.token)) || take_link(v->api, token);
     explicit_bzero(token, sizeof token);
     if (!good) {
         kn_guard_refuse(&v->api->guard, x, true);
@@ -127,7 +148,7 @@ void kn_api_create_session(kn_exchange *x, kn_span body) {
     }
     const kn_session *s = new_session(v->api);
     if (!s) {
-        kn_visit_refuse(v, 500, "internal", "There is no randomness to be had", NULL, NULL);
+        refuse_without_secret(v);
         return;
     }
     snprintf(v->fields, sizeof v->fields, "Set-Cookie: %s=%s; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=%d\r\n",
@@ -144,5 +165,24 @@ void kn_api_delete_session(kn_exchange *x, kn_span body) {
     if (s)
         explicit_bzero(s, sizeof *s);
     v->status = 204;
+    kn_visit_answer(v);
+}
+
+/* The one that ends first makes room. */
+void kn_api_create_link(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, "");
+    if (!v)
+        return;
+    kn_session_link *oldest = &v->api->links[0], l = { .ends_ms = kn_loop_now_ms(v->studio->loop) + LINK_S * 1000 };
+    for (size_t i = 1; i < KN_API_LINKS; i++)
+        if (v->api->links[i].ends_ms < oldest->ends_ms)
+            oldest = &v->api->links[i];
+    if (!make_secret(l.code)) {
+        refuse_without_secret(v);
+        return;
+    }
+    *oldest = l;
+    v->status = 201;
+    v->json = json_pack("{s:s, s:s}", "code", l.code, "expires_at", kn_date_of(kn_date_now() + LINK_S).text);
     kn_visit_answer(v);
 }

@@ -12,6 +12,7 @@
 enum {
     KN_API_STREAMS = 64,
     KN_API_SESSIONS = 64,
+    KN_API_LINKS = 8,
     KN_API_KEY_MAX = 255,
     KN_API_PARTS = 3,
     KN_API_PART_BYTES = 128,
@@ -23,10 +24,18 @@ typedef struct kn_session {
     int64_t ends_s;
 } kn_session;
 
+/* The code of a link that begins a session, once. */
+typedef struct kn_session_link {
+    char code[65]; /* empty: none */
+    uint64_t ends_ms;
+} kn_session_link;
+
 struct kn_api {
     kn_studio *studio;
     kn_guard guard;
+    kn_mcp *mcp; /* NULL: there is none */
     kn_session sessions[KN_API_SESSIONS];
+    kn_session_link links[KN_API_LINKS];
     struct kn_visit *streams; /* of events */
     unsigned stream_count;
     struct kn_compat_call *compat_calls; /* clients of other APIs that wait for pictures */
@@ -162,7 +171,7 @@ void kn_events_pump(kn_visit *v);
 
 /* ---- routes ---- */
 typedef void kn_route_fn(kn_exchange *x, kn_span body);
-kn_route_fn kn_api_create_session, kn_api_delete_session;
+kn_route_fn kn_api_create_session, kn_api_delete_session, kn_api_create_link;
 kn_route_fn kn_api_plan, kn_api_create_job, kn_api_create_upscale, kn_api_list_jobs, kn_api_get_job, kn_api_delete_job,
     kn_api_cancel_job, kn_api_retry_job, kn_api_job_preview, kn_api_job_result;
 kn_route_fn kn_api_events, kn_api_job_events;

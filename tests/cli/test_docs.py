@@ -11,7 +11,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
-COMMANDS = ("bench", "check", "generate", "image-worker", "inspect-models", "mcp", "resources", "serve")
+COMMANDS = ("bench", "check", "generate", "image-worker", "inspect-models", "mcp", "open", "resources", "serve")
 
 
 def run(*command, **options):

@@ -69,7 +69,8 @@ class Messages(Case):
             (b"{not json}", PARSE_ERROR), (b"\xff", PARSE_ERROR), (b"[" * 70 + b"]" * 70, PARSE_ERROR),
             (b'{"jsonrpc":"2.0","id":1,"method":"ping"} x', PARSE_ERROR), (b"[]", INVALID_REQUEST),
             (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', INVALID_REQUEST), (b"7", INVALID_REQUEST),
-            (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST), (b'{"id":1,"method":"ping"}', INVALID_REQUEST),
+            (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST),
+            (b'{"id":1,"method":"ping"}', INVALID_REQUEST),
             (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', INVALID_REQUEST), (b"{}", INVALID_REQUEST),
             (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', INVALID_REQUEST),
             (b'{"jsonrpc":"2.0","id":1,"method":7}', INVALID_REQUEST),
@@ -277,7 +278,8 @@ class Pictures(Case):
                 file.write(png(48, 48, 7))
             talk = self.opened("--allow", folder)
             first = talk.tool(1, "generate_image", {"prompt": "a boat"})["structuredContent"]["images"][0]
-            edited = talk.tool(2, "edit_image", {"prompt": "blue", "images": [first["uri"], data_url(png(32, 32)), path]})
+            images = [first["uri"], data_url(png(32, 32)), path]
+            edited = talk.tool(2, "edit_image", {"prompt": "blue", "images": images})
             self.assertEqual((edited["structuredContent"]["kind"], edited["isError"]), ("edit", False), edited)
             asked = self.studio.get(f"/jobs/{edited['structuredContent']['job_id']}")["request"]["inputs"]
             self.assertEqual([one["role"] for one in asked], ["source", "reference", "reference"])
@@ -296,7 +298,8 @@ class Pictures(Case):
             for number, path in enumerate((outside, f"{inside}/../out.png", f"{inside}/link.png", f"{inside}/none.png",
                                            f"{inside}", "/dev/zero")):
                 self.failed(talk.tool(number, "edit_image", {"prompt": "x", "images": [path]}), "input_invalid: ")
-            self.failed(self.opened().tool(1, "edit_image", {"prompt": "x", "images": [outside]}), "input_invalid: paths")
+            closed = self.opened()
+            self.failed(closed.tool(1, "edit_image", {"prompt": "x", "images": [outside]}), "input_invalid: paths")
 
 
 class Life(Case):

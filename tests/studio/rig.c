@@ -23,6 +23,7 @@ static struct {
     kn_server *server;
     kn_studio *studio;
     kn_api *api;
+    kn_mcp *mcp;
     bool stopping;
 } own;
 
@@ -287,7 +288,11 @@ static bool run(kn_http *http, const char *folder, const char *token, kn_error *
         !kn_server_new(http, &limits, &own.server, err) ||
         !kn_server_listen(own.server, &any, &kn_api_service, own.api, &at, err))
         return false;
+    const kn_mcp_setup mcp = { .http = http, .studio = &at, .token = kn_api_give_token, .ctx = own.api };
+    if (!kn_mcp_new(&mcp, &own.mcp, err))
+        return false;
     kn_api_set_port(own.api, kn_address_port(&at));
+    kn_api_set_mcp(own.api, own.mcp);
     printf("port=%u\n", kn_address_port(&at));
     fflush(stdout);
     return kn_loop_run(own.loop, err);
@@ -304,6 +309,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "rig: %s\n", err.text);
     kn_loop_timer_stop(&picture.timer);
     kn_server_free(own.server);
+    kn_mcp_free(own.mcp);
     kn_studio_free(own.studio);
     kn_api_free(own.api);
     if (http)

@@ -1,5 +1,6 @@
 """What /api/v1 promises, route by route."""
 
+import calendar
 import hashlib
 import os
 import socket
@@ -57,6 +58,20 @@ class Doors(Api):
             self.problem(self.rig.post("/jobs", {"prompt": "a"}, Origin=origin), 403)
         self.problem(self.rig.get("/status", Sec_Fetch_Site="cross-site"), 403)
         self.assertEqual(self.rig.get("/status", Origin=f"http://localhost:{self.rig.port}").status, 200)
+
+    def test_a_link_begins_one_session_and_no_other(self):
+        self.problem(self.rig.post("/session/link", token=None), 401)
+        codes = [self.rig.post("/session/link") for _ in range(9)]
+        self.assertEqual({one.status for one in codes}, {201})
+        left = calendar.timegm(time.strptime(codes[0]["expires_at"], "%Y-%m-%dT%H:%M:%SZ")) - time.time()
+        self.assertTrue(100 < left <= 120, left)
+        for code, status in ((codes[8]["code"], 200), (codes[8]["code"], 401), (codes[7]["code"][:-1] + "x", 401),
+                             (codes[7]["code"], 200), (codes[0]["code"], 401)):  # there is room for eight
+            answer = self.rig.post("/session", {"token": code}, token=None)
+            self.assertEqual(answer.status, status)
+            if status == 200:
+                self.assertIn("kuno_session=", answer.headers["Set-Cookie"])
+        self.problem(self.rig.get("/status", token=codes[6]["code"]), 401)  # it is no token
 
     def test_a_session_is_a_cookie_and_a_second_secret(self):
         self.problem(self.rig.post("/session", {"token": "y" * 32}, token=None), 401)
