@@ -90,9 +90,10 @@ static const kn_option options[] = {
            "take the start noise from the tensor 'noise' of this safetensors file"),
 
     KN_OPT_GROUP("Output"),
-    KN_OPT(PATH, 'o', "output", "FILE", AT(output),
-           "where the PNG file goes (default: output.png); - is standard output; with --count a number comes before "
-           "the ending"),
+    KN_OPT(
+        PATH, 'o', "output", "FILE", AT(output),
+        "where the picture goes (default: output.png), as PNG, or as the ending says .jpg or .webp, with quality 95; "
+        "- is standard output; with --count a number comes before the ending"),
     KN_OPT(FLAG, 0, "no-clobber", NULL, AT(no_clobber), "never replace an existing file"),
     KN_OPT(FLAG, 0, "no-metadata", NULL, AT(no_metadata), "leave prompt and settings out of the file"),
     KN_OPT(FLAG, 0, "opaque", NULL, AT(opaque), "make every pixel fully opaque"),

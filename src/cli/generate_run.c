@@ -18,11 +18,12 @@
 #include "cli/signals.h"
 #include "image/read.h"
 #include "image/transform.h"
+#include "image/write.h"
 #include "pipelines/dump.h"
 #include "pipelines/plan.h"
 #include "pipelines/settings.h"
 
-enum { JSON_LIMIT = 4 << 20 };
+enum { JSON_LIMIT = 4 << 20, TEXT_LIMIT = 4 << 20 };
 
 /* One run of the command. */
 struct work {
@@ -224,6 +225,17 @@ static bool make_settings(struct work *w, kn_error *err) {
            kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &w->settings, err);
 }
 
+static bool check_room(const struct work *w, kn_error *err) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, TEXT_LIMIT);
+    return w->o->no_metadata || (kn_settings_describe(&w->settings, w->model->choice.profile->name, &text, err) &&
+                                 (kn_image_has_room(kn_save_kind(w->output), text.data) ||
+                                  kn_fail(err, KN_E_OUTPUT,
+                                          "'%s': prompt and settings are too long for the notes of a JPEG file; "
+                                          "--no-metadata leaves them out",
+                                          kn_quote_path(w->output).text)));
+}
+
 /* Everything that could refuse the results is asked before the work. */
 static bool check_places(const struct work *w, kn_error *err) {
     struct stat st;
@@ -240,7 +252,7 @@ static bool check_places(const struct work *w, kn_error *err) {
         if (!kn_save_name(w->output, i + 1, w->count, &name, err) || !kn_save_check(name.data, !w->o->no_clobber, err))
             return false;
     }
-    return true;
+    return check_room(w, err);
 }
 
 static bool begin_saving(struct work *w, uint64_t index, kn_image *picture, kn_error *err) {

@@ -4,10 +4,9 @@
 #include <signal.h>
 
 #include "cli/save.h"
-#include "image/parameters.h"
-#include "image/png.h"
+#include "image/write.h"
 
-enum { PNG_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
+enum { FILE_LIMIT = 1 << 30, TEXT_LIMIT = 4 << 20 };
 
 void kn_saving_init(kn_saving *s) {
     *s = (kn_saving){ .runs = false };
@@ -23,11 +22,13 @@ void kn_saving_free(kn_saving *s) {
 
 static void *save(void *ctx) {
     kn_saving *s = ctx;
-    const kn_png_text entry = { KN_PARAMETERS_KEY, s->parameters.data };
-    KN_AUTO_BUF png;
-    kn_buf_init(&png, PNG_LIMIT);
-    if (kn_png_write(&s->picture, &entry, s->metadata, &png, &s->err))
-        (void)kn_save(s->name.data, s->clobber, png.data, png.len, &s->err);
+    const kn_image_form form = { .kind = kn_save_kind(s->name.data),
+                                 .quality = KN_IMAGE_QUALITY,
+                                 .parameters = s->metadata ? s->parameters.data : NULL };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, FILE_LIMIT);
+    if (kn_image_write(&s->picture, &form, &file, &s->err))
+        (void)kn_save(s->name.data, s->clobber, file.data, file.len, &s->err);
     atomic_store(&s->done, true);
     return NULL;
 }

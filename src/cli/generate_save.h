@@ -1,4 +1,4 @@
-/* Saves pictures while the next ones are drawn: packing a PNG file and waiting for the disk take a thread of their own,
+/* Saves pictures while the next ones are drawn: packing a file and waiting for the disk take a thread of their own,
  * one picture at a time. What it tells comes out in the thread that draws. */
 #ifndef KN_CLI_GENERATE_SAVE_H
 #define KN_CLI_GENERATE_SAVE_H

@@ -30,15 +30,29 @@ static bool write_device(const char *path, const void *data, size_t len, kn_erro
     return ok;
 }
 
+static bool ends_in(const char *path, const char *const *endings, size_t count) {
+    const char *ending = strrchr(path, '.');
+    for (size_t i = 0; ending && i < count; i++)
+        if (strcasecmp(ending, endings[i]) == 0)
+            return true;
+    return false;
+}
+
+kn_image_kind kn_save_kind(const char *path) {
+    static const char *const jpeg[] = { ".jpg", ".jpeg" }, *const webp[] = { ".webp" };
+    return ends_in(path, jpeg, KN_COUNT(jpeg))   ? KN_IMAGE_JPEG
+           : ends_in(path, webp, KN_COUNT(webp)) ? KN_IMAGE_WEBP
+                                                 : KN_IMAGE_PNG;
+}
+
 /* PNG under another format's name would be opened wrongly, or not at all. */
 static bool check_ending(const char *path, kn_error *err) {
-    static const char *const others[] = { ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif" };
-    const char *ending = strrchr(path, '.');
-    for (size_t i = 0; ending && i < KN_COUNT(others); i++)
-        if (strcasecmp(ending, others[i]) == 0)
-            return kn_fail(err, KN_E_OUTPUT, "'%s': pictures are written as PNG; let the name end in .png",
-                           kn_quote_path(path).text);
-    return true;
+    static const char *const others[] = { ".gif", ".bmp", ".tif", ".tiff", ".avif" };
+    return !ends_in(path, others, KN_COUNT(others)) ||
+           kn_fail(err, KN_E_OUTPUT,
+                   "'%s': pictures are written as PNG, JPEG and WebP; let the name end in .png, "
+                   ".jpg or .webp",
+                   kn_quote_path(path).text);
 }
 
 bool kn_save_check(const char *path, bool clobber, kn_error *err) {

@@ -6,8 +6,12 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "image/image.h"
 
-/* Whether the PNG file could be written, asked before hours of work: nothing is left behind. */
+/* The kind of picture that a name's ending asks for, .jpg, .jpeg or .webp; all others are PNG files. */
+kn_image_kind kn_save_kind(const char *path);
+
+/* Whether the picture could be written, asked before hours of work: nothing is left behind. */
 bool kn_save_check(const char *path, bool clobber, kn_error *err);
 
 /* A second stopping signal waits for it. Without clobber an existing file is an error. */

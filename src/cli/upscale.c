@@ -11,11 +11,11 @@
 #include "cli/report.h"
 #include "cli/save.h"
 #include "cli/signals.h"
-#include "image/png.h"
 #include "image/read.h"
+#include "image/write.h"
 #include "pipelines/upscale.h"
 
-enum { PNG_LIMIT = 1 << 30, JSON_LIMIT = 1 << 20 };
+enum { FILE_LIMIT = 1 << 30, JSON_LIMIT = 1 << 20 };
 
 typedef struct upscale_options {
     const char *image, *model;
@@ -50,7 +50,8 @@ static const kn_option options[] = {
 
     KN_OPT_GROUP("Output"),
     KN_OPT(PATH, 'o', "output", "FILE", AT(output),
-           "where the PNG file goes (default: upscaled.png); - is standard output"),
+           "where the picture goes (default: upscaled.png), as PNG, or as the ending says .jpg or .webp, with quality "
+           "95; - is standard output"),
     KN_OPT(FLAG, 0, "no-clobber", NULL, AT(no_clobber), "never replace an existing file"),
     KN_OPT(FLAG, 0, "json", NULL, AT(json), "describe the result as one JSON object on standard output"),
     KN_OPT(FLAG, 'q', "quiet", NULL, AT(quiet), "show no progress"),
@@ -143,10 +144,11 @@ static bool make_wish(struct work *w, kn_error *err) {
 }
 
 static bool save(struct work *w, kn_error *err) {
-    KN_AUTO_BUF png;
-    kn_buf_init(&png, PNG_LIMIT);
+    const kn_image_form form = { .kind = kn_save_kind(w->output), .quality = KN_IMAGE_QUALITY };
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, FILE_LIMIT);
     kn_progress_begin(&w->progress, "save", 0);
-    return kn_png_write(&w->to, NULL, 0, &png, err) && kn_save(w->output, !w->o->no_clobber, png.data, png.len, err);
+    return kn_image_write(&w->to, &form, &file, err) && kn_save(w->output, !w->o->no_clobber, file.data, file.len, err);
 }
 
 /* File names are bytes; JSON wants UTF-8. */

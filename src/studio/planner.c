@@ -93,6 +93,8 @@ static bool check_model(const kn_studio_request *r, kn_studio_kind kind, const k
         return refuse(pointer, err, "/inputs", "this model cannot edit pictures");
     if ((kind == KN_KIND_INPAINT || kind == KN_KIND_OUTPAINT) && !m->architecture->takes_init_image)
         return refuse(pointer, err, "/inputs", "this model cannot change parts of a picture");
+    if (!m->references && seen > 1)
+        return refuse(pointer, err, "/inputs", "this model sees no pictures beside the one that it changes");
     if (m->references && seen > m->references)
         return refuse(pointer, err, "/inputs", "these are more pictures than this model can see at once");
     return true;

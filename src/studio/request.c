@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "image/write.h"
 #include "studio/store.h"
+#include "workers/recipe.h"
 
 enum { SETTINGS_CHARACTERS = 1000 };
 
@@ -50,6 +51,14 @@ static void take_text(kn_form *f, size_t min, size_t max, char **ret) {
     *ret = strndup(text.data, text.len);
     if (!*ret)
         kn_form_fail(f, KN_E_NOMEM, "out of memory");
+}
+
+/* What it says of others' weights is not told again: it may be anything. */
+static void take_prompt(kn_form *f, size_t min, char **ret) {
+    size_t len;
+    take_text(f, min, KN_REQUEST_PROMPT_MAX, ret);
+    if (*ret && kn_recipe_lora(*ret, &len))
+        kn_form_fail(f, KN_E_UNSUPPORTED, "there are no LoRAs here; none can be used in prompts");
 }
 
 static void take_name(kn_form *f, char ret[KN_NAME_BYTES]) {
@@ -305,8 +314,8 @@ static void take_job_member(kn_form *f, int key, kn_studio_request *r) {
         if (kn_form_word(f, kn_studio_kinds, KN_KIND_UPSCALE, &word))
             r->kind = (kn_studio_kind)word;
         break;
-    case PROMPT: take_text(f, 1, KN_REQUEST_PROMPT_MAX, &r->prompt); break;
-    case NEGATIVE: take_text(f, 0, KN_REQUEST_PROMPT_MAX, &r->negative_prompt); break;
+    case PROMPT: take_prompt(f, 1, &r->prompt); break;
+    case NEGATIVE: take_prompt(f, 0, &r->negative_prompt); break;
     case PROFILE: take_name(f, r->profile); break;
     case PRESET:
         r->has_preset = kn_form_word(f, kn_preset_names, KN_PRESETS, &word);

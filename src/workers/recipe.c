@@ -91,13 +91,21 @@ static void take_text(struct reading *r, size_t min, size_t max, char **ret) {
         kn_form_fail(&r->form, KN_E_NOMEM, "out of memory for %zu bytes", text.len);
 }
 
-/* Prompts of other programs may load additional weights in this way. Here that would be drawn as words. */
+const char *kn_recipe_lora(const char *prompt, size_t *ret_len) {
+    static const char tag[] = "<lora:";
+    const char *at = strstr(prompt, tag);
+    const char *name = at ? at + sizeof tag - 1 : NULL;
+    *ret_len = name ? strcspn(name, ":>") : 0;
+    return name;
+}
+
 static void take_prompt(struct reading *r, size_t min, char **ret) {
+    size_t len = 0;
     take_text(r, min, KN_RECIPE_PROMPT_CHARACTERS, ret);
-    const char *tag = *ret ? strstr(*ret, "<lora:") : NULL;
-    if (tag)
+    const char *lora = *ret ? kn_recipe_lora(*ret, &len) : NULL;
+    if (lora)
         kn_form_fail(&r->form, KN_E_UNSUPPORTED, "there is no LoRA '%s'; none can be used in prompts",
-                     kn_quote(tag + 6, strcspn(tag + 6, ":>")).text);
+                     kn_quote(lora, len).text);
 }
 
 static void take_name(struct reading *r, char **ret) {

@@ -40,6 +40,10 @@ typedef struct kn_workflow {
 enum { KN_WORKFLOWS = 3 };
 extern const kn_workflow kn_workflows[KN_WORKFLOWS];
 
+/* Prompts of other programs may load additional weights in this way: "<lora:NAME:1>". Here that would be drawn as
+ * words, so it is refused. NULL: there is none; else where the name begins, and its length. */
+const char *kn_recipe_lora(const char *prompt, size_t *ret_len);
+
 /* The size that a picture is brought to in the end, by an upscaler or by Lanczos. */
 typedef struct kn_recipe_size {
     uint32_t width, height; /* 0: as it is drawn */

@@ -121,6 +121,19 @@ class Place(Case):
         """refuses_several_pictures_on_standard_output"""
         self.refuses(["generate", *REQUEST, "--output", "-", "--count", "2"], "standard output takes one picture")
 
+    def test_formats(self):
+        """writes_the_format_that_the_ending_says_with_the_recipe_in_it"""
+        comment = b"UNICODE\0" + "a boat\nSteps".encode("utf-16-be")
+        for name, start in (("boat.jpg", b"\xff\xd8\xff"), ("boat.JPEG", b"\xff\xd8\xff"), ("boat.webp", b"RIFF")):
+            self.kuno("generate", *REQUEST, "--output", name)
+            file = (self.folder / name).read_bytes()
+            self.assertEqual((file[:len(start)], file.count(comment)), (start, 1))
+            self.kuno("generate", *REQUEST, "--output", name, "--no-metadata")
+            self.assertNotIn(b"Exif", (self.folder / name).read_bytes())
+        self.refuses_output("boat.avif", "'boat.avif': pictures are written as PNG, JPEG and WebP")
+        long = ["generate", "boat " * 7000, *TINY_PICTURE, "--output", "long.jpg"]
+        self.refuses(long, "'long.jpg': prompt and settings are too long for the notes of a JPEG file")
+
     def test_dump_missing(self):
         """refuses_a_dump_into_a_folder_that_is_missing"""
         self.refuses(["generate", *REQUEST, "--dump", "absent"], "--dump: 'absent' is not a folder; make it first")

@@ -100,7 +100,14 @@ class Upscale(Case):
         self.refuses(["upscale", IMAGE, "--size", "8193x10"], "8193")
         self.refuses(["upscale", IMAGE, "--factor", "17"], "--factor")
         self.refuses(["upscale", IMAGE, "--model", model("compact-x2"), "--tile", "18"], "no multiple of 4")
-        self.refuses(["upscale", IMAGE, "--factor", "2", "--output", "boat.jpg"], "let the name end in .png")
+        self.refuses(["upscale", IMAGE, "--factor", "2", "--output", "boat.gif"], "let the name end in .png")
+
+    def test_formats(self):
+        """writes_the_format_that_the_ending_says"""
+        for name, start in (("boat.jpg", b"\xff\xd8\xff"), ("boat.WEBP", b"RIFF"), ("boat.png", b"\x89PNG")):
+            self.upscales(IMAGE, "--factor", "2", "--output", name)
+            self.assertTrue((self.folder / name).read_bytes().startswith(start))
+            self.upscales(name, "--factor", "0.5", "--output", "small.png")
 
     def test_stop(self):
         """stops_within_a_tile_and_leaves_nothing_behind"""

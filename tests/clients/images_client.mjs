@@ -1,14 +1,16 @@
-// The package `openai` for JavaScript draws and edits: images_client.mjs BASE, with OPENAI_API_KEY. The pictures to
-// edit come from standard input: three files in base64, one in a line, the last of them the mask.
+// The package `openai` for JavaScript draws and edits: images_client.mjs BASE SLOW LONG, with OPENAI_API_KEY. SLOW and LONG
+// are prompts that take their time, LONG until nobody waits any more. The pictures to edit come from standard input:
+// three files in base64, one in a line, the last of them the mask.
 import fs from 'node:fs';
 import OpenAI, { toFile } from 'openai';
 import { all, error, tell } from './steps.mjs';
 
-const client = new OpenAI({ baseURL: `${process.argv[2]}/v1`, maxRetries: 0 });
+const [base, slow, long] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: `${base}/v1`, maxRetries: 0 });
 const { images } = client;
 const [one, other, mask] = fs.readFileSync(0, 'utf8').trim().split('\n').map((line) => Buffer.from(line, 'base64'));
 const boat = { model: 'gpt-image-1', prompt: 'a red boat', size: '256x256' };
-const blue = { model: 'gpt-image-1', prompt: 'make it blue' };
+const blue = { model: 'gpt-image-1', prompt: 'make it blue', size: '256x256' };
 const start = (text) => Buffer.from(text, 'base64').subarray(0, 4).toString('hex');
 const starts = (answer) => answer.data.map((each) => start(each.b64_json));
 const kinds = async (stream) => (await all(stream)).map((event) => event.type);
@@ -17,13 +19,13 @@ const kinds = async (stream) => (await all(stream)).map((event) => event.type);
 async function leave() {
   const enough = new AbortController();
   const stream = await images.generate(
-    { ...boat, prompt: 'ms=20 steps=5000', stream: true, partial_images: 3 }, { signal: enough.signal });
+    { ...boat, prompt: long, size: '1024x1024', stream: true, partial_images: 3 }, { signal: enough.signal });
   setTimeout(() => enough.abort(), 50);
   return all(stream).then((events) => events.every((event) => event.type.endsWith('partial_image')), () => true);
 }
 
 tell('draw', starts(await images.generate(boat)));
-tell('stream', await kinds(images.generate({ ...boat, prompt: 'ms=150 steps=6', stream: true, partial_images: 2 })));
+tell('stream', await kinds(images.generate({ ...boat, prompt: slow, stream: true, partial_images: 2 })));
 tell('edit', starts(await images.edit({ ...blue, image: await toFile(one, 'a.png', { type: 'image/png' }) })));
 tell('edit', starts(await images.edit({
   ...blue, image: [await toFile(one, 'a.png'), await toFile(other, 'b.png')], mask: await toFile(mask, 'm.png') })));

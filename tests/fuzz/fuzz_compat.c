@@ -17,15 +17,23 @@ static void name_pictures(kn_order *o) {
     }
 }
 
+static bool has_lora(const kn_order *o) {
+    return strstr(o->prompt, "<lora:") || (o->negative_prompt && strstr(o->negative_prompt, "<lora:"));
+}
+
 static void check(kn_order *o) {
-    assert(o->prompt && o->count >= 1 && o->count <= KN_REQUEST_BATCH && o->picture_count <= KN_REQUEST_INPUTS);
+    bool enlarges = o->enlarging.wanted;
+    assert((o->prompt || enlarges) && o->count >= 1 && o->count <= KN_REQUEST_BATCH &&
+           o->picture_count <= KN_REQUEST_INPUTS);
     name_pictures(o);
+    if (enlarges) /* what the picture's size would make of it */
+        o->enlarging.width = o->enlarging.height = 100;
     char *text = kn_order_request(o);
     kn_studio_request r;
     KN_AUTO_BUF pointer;
     kn_buf_init(&pointer, 200);
-    bool ok = text && kn_request_read(text, strlen(text), false, &r, &pointer, NULL);
-    assert(ok || !text || !o->prompt[0]);
+    bool ok = text && kn_request_read(text, strlen(text), enlarges, &r, &pointer, NULL);
+    assert(ok || !text || (!enlarges && (!o->prompt[0] || has_lora(o))));
     if (ok)
         kn_request_free(&r);
     free(text);
@@ -33,7 +41,7 @@ static void check(kn_order *o) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static kn_compat_reader *const readers[] = { kn_openai_read_json, kn_openai_read_form, kn_a1111_read,
-                                                 kn_sdcpp_read };
+                                                 kn_sdcpp_read,       kn_a1111_read_extra, kn_sdcpp_read_upscale };
     kn_compat_call call = { .type = "multipart/form-data; boundary=b" };
     kn_visit *v = calloc(1, sizeof *v);
     kn_order order;

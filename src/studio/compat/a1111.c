@@ -110,9 +110,9 @@ static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
     case MODEL: kn_order_take_profile(f, o); break;
     case WIDTH: kn_order_take_side(f, &o->width); break;
     case HEIGHT: kn_order_take_side(f, &o->height); break;
-    case STEPS: kn_order_take_number(f, &o->wish.steps); break;
-    case CFG: kn_order_take_number(f, &o->wish.cfg); break;
-    case STRENGTH: kn_order_take_number(f, &o->wish.strength); break;
+    case STEPS: kn_order_take_number(f, 1, &o->wish.steps); break;
+    case CFG: kn_order_take_number(f, -1e6, &o->wish.cfg); break;
+    case STRENGTH: kn_order_take_number(f, -1e6, &o->wish.strength); break;
     case SEED: kn_order_take_seed(f, o); break;
     case BATCH: kn_form_u64(f, 1, KN_REQUEST_BATCH, &o->count); break;
     case ROUNDS: kn_form_u64(f, 1, KN_REQUEST_BATCH, rounds); break;

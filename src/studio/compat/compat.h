@@ -102,7 +102,7 @@ void kn_order_take_text(kn_form *f, char **ret);
 void kn_order_take_profile(kn_form *f, kn_order *o);
 void kn_order_take_side(kn_form *f, uint32_t *ret);
 void kn_order_take_seed(kn_form *f, kn_order *o); /* a number or a text; negative: a random one */
-void kn_order_take_number(kn_form *f, kn_optional *ret);
+void kn_order_take_number(kn_form *f, double least, kn_optional *ret);
 void kn_order_take_sampler(kn_form *f, kn_order *o); /* one that is not known here is the model's own */
 void kn_order_take_format(kn_form *f, kn_order *o);  /* png, jpeg or webp in any case */
 void kn_order_take_picture(kn_form *f, kn_order *o, kn_input_role role); /* base64, or a data URL */

@@ -177,8 +177,8 @@ static void take_member(kn_form *f, int key, kn_order *o) {
     case PARTIALS: kn_form_u64(f, 0, PARTIAL_MAX, &o->partial_images); break;
     case NEGATIVE: kn_order_take_text(f, &o->negative_prompt); break;
     case SEED: kn_order_take_seed(f, o); break;
-    case STEPS: kn_order_take_number(f, &o->wish.steps); break;
-    case CFG: kn_order_take_number(f, &o->wish.cfg); break;
+    case STEPS: kn_order_take_number(f, 1, &o->wish.steps); break;
+    case CFG: kn_order_take_number(f, -1e6, &o->wish.cfg); break;
     }
 }
 

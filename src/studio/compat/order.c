@@ -88,6 +88,8 @@ void kn_order_take_text(kn_form *f, char **ret) {
     *ret = strndup(text.data, text.len);
     if (!*ret)
         kn_form_fail(f, KN_E_NOMEM, "out of memory");
+    else if (strstr(*ret, "<sd_cpp_extra_args>"))
+        kn_form_fail(f, KN_E_UNSUPPORTED, "arguments inside a prompt are not understood; give them as members");
 }
 
 void kn_order_take_profile(kn_form *f, kn_order *o) {
@@ -126,8 +128,8 @@ void kn_order_take_seed(kn_form *f, kn_order *o) {
     }
 }
 
-void kn_order_take_number(kn_form *f, kn_optional *ret) {
-    ret->given = kn_form_real(f, -1e6, 1e6, &ret->value);
+void kn_order_take_number(kn_form *f, double least, kn_optional *ret) {
+    ret->given = kn_form_real(f, least, 1e6, &ret->value);
 }
 
 void kn_order_take_sampler(kn_form *f, kn_order *o) {

@@ -73,7 +73,7 @@ static void take_sampling(const kn_form *outer, kn_order *o) {
             continue;
         switch (key) {
         case METHOD: kn_order_take_sampler(&f, o); break;
-        case STEPS: kn_order_take_number(&f, &o->wish.steps); break;
+        case STEPS: kn_order_take_number(&f, -1e6, &o->wish.steps); break;
         case GUIDANCE: take_guidance(&f, o); break;
         case SIGMAS: refuse_list(&f, "a schedule of one's own"); break;
         }
