@@ -30,6 +30,7 @@ struct look {
     kn_converted_fn *converted;
     kn_measured_fn *measured;
     void *ctx;
+    bool again; /* its first worker has died */
     look *next;
 };
 
@@ -413,8 +414,14 @@ static void tell_facts(look *l, const kn_image_result *result) {
     l->looked(l->ctx, &facts, result->file, result->len, NULL);
 }
 
+/* A worker that died may have been killed for something else; one that dies twice died of the picture. */
 static void seen(void *ctx, const kn_image_result *result) {
     kn_image_runner *r = ctx;
+    if (result->lost && !r->looks->again) {
+        r->looks->again = true;
+        look_at_first(r);
+        return;
+    }
     look *l = take_first(r);
     if (result->code != KN_JOB_DONE) {
         bool certain = result->lost || result->code == KN_JOB_MODEL_MISMATCH;
