@@ -1,4 +1,4 @@
-"""What must be so whenever nothing runs: every job has ended, and the database, the folders and the API say the same."""
+"""What must be so when nothing runs: every job has ended, and the database, the folders and the API say the same."""
 
 import contextlib
 import hashlib

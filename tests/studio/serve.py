@@ -1,4 +1,4 @@
-"""The studio as people run it: `kuno serve` with its own image worker and the built-in model. KUNO names the program."""
+"""The studio as people run it: `kuno serve` with its image worker and the built-in model. KUNO names the program."""
 
 import contextlib
 import json
