@@ -13,6 +13,7 @@ from studio.rig import PATIENCE, TOKEN, png
 
 SMALL = {"mode": "custom", "width": 64, "height": 64}
 LATER = (429, 503, 507)  # and then once more
+JOB_S = 10  # of a slow machine with sanitizers
 
 
 class Crowd:
@@ -32,7 +33,7 @@ class Crowd:
             one.join()
         if self.failures:
             raise self.failures[0]
-        end = time.monotonic() + PATIENCE + self.each * len(self.threads)
+        end = time.monotonic() + PATIENCE + JOB_S * self.each * len(self.threads)
         while self.unfinished() or self.unfinished_after_all_was_read():
             if time.monotonic() > end:
                 raise AssertionError(f"{self.unfinished()} jobs do not end")

@@ -33,6 +33,14 @@ def free_ports(count):
     return ports
 
 
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 class Serve(Rig):
     """The same requests to the program itself. `more` goes into its configuration."""
 
@@ -70,10 +78,12 @@ class Serve(Rig):
                 break
         raise AssertionError(f"it does not begin: {self.log}")
 
-    def workers(self):
-        """The processes that it has started, those that have ended and were not buried among them."""
+    def workers(self, option=b""):
+        """The processes that it has started, with that word in their command: who draws has "--upscalers", who looks at
+        pictures has not. Without one, those that have ended and were not buried are among them."""
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return [int(word) for word in file.read().split()]
+            children = [int(word) for word in file.read().split()]
+        return [child for child in children if option in command_of(child)]
 
     def drawn(self, prompt, **more):
         job = self.ended(self.job(prompt, **more))

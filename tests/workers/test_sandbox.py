@@ -89,7 +89,8 @@ class Sandbox(WorkerCase):
 
     def test_privacy(self):
         """leaves_no_core_and_cannot_be_looked_into"""
-        self.try_all([("dumpable", "", "EPERM"), ("dumpable_by_half", "", "EPERM"), ("is_dumpable", "", "0")], ["system-calls"])
+        self.try_all([("dumpable", "", "EPERM"), ("dumpable_by_half", "", "EPERM"), ("is_dumpable", "", "0")],
+                     ["system-calls"])
         with self.session(program=PROBED) as session:
             session.hear()
             limits = open(f"/proc/{session.process.pid}/limits", encoding="ascii").read()
