@@ -150,13 +150,22 @@ static bool link_temp(kn_output *o) {
     return link_nameless(o, o->temp);
 }
 
+static const char temp_start[] = ".kuno-", temp_end[] = ".part";
+enum { TEMP_DIGITS = 16 };
+
+bool kn_output_is_unfinished(const char *name) {
+    size_t start = strlen(temp_start), digits = start + TEMP_DIGITS;
+    return strlen(name) == digits + strlen(temp_end) && strncmp(name, temp_start, start) == 0 &&
+           strcmp(name + digits, temp_end) == 0;
+}
+
 /* Makes something under a temporary name that nobody else has; errno tells why not. */
 static bool make_temp(kn_output *o, bool (*make)(kn_output *o)) {
     for (int tries = 0; tries < 8; tries++) {
         uint64_t unique = 0;
         if (getrandom(&unique, sizeof unique, 0) != sizeof unique)
             break;
-        snprintf(o->temp, sizeof o->temp, ".kuno-%016llx.part", (unsigned long long)unique);
+        snprintf(o->temp, sizeof o->temp, "%s%0*llx%s", temp_start, TEMP_DIGITS, (unsigned long long)unique, temp_end);
         if (make(o))
             return true;
         if (errno != EEXIST)

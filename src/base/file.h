@@ -29,7 +29,8 @@ bool kn_path_is_within(const char *path, const char *folder);
  * trace by kn_output_drop. Both may be called on a dropped or committed output again; they then do nothing.
  *
  * Until it is complete the file has no name at all, so that not even a killed process leaves anything behind. Where the
- * file system has no such files it has a name of its own, ".kuno-….part", in the same folder. */
+ * file system has no such files, and while it takes the place of another one, it has a name of its own, ".kuno-….part",
+ * in the same folder. */
 typedef struct kn_output {
     int dir_fd, fd;
     char *name;    /* final name inside the folder */
@@ -42,5 +43,8 @@ bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *er
 bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err);
 bool kn_output_commit(kn_output *o, bool clobber, kn_error *err);
 void kn_output_drop(kn_output *o);
+
+/* Whether a file is called so: if nobody writes it just now, a process was killed that did. */
+bool kn_output_is_unfinished(const char *name);
 
 #endif

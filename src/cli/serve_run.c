@@ -129,7 +129,7 @@ static bool begin_studio(service *s, const char *token, kn_error *err) {
     const kn_serve_studio_setup setup = { .loop = s->loop,
                                           .config = s->config,
                                           .token = token,
-                                          .easel = kn_gateway_easel(s->gateway),
+                                          .gateway = s->gateway,
                                           .log = log_line,
                                           .leave = stop,
                                           .ctx = s };

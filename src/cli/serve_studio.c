@@ -24,13 +24,13 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
     char folder[PATH_MAX];
     if (snprintf(folder, sizeof folder, "%s/studio", c->state_dir) >= (int)sizeof folder)
         return kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
-    const kn_image_process_options worker = {
-        .config = c->studio_models,
+    const kn_image_runner_setup worker = {
+        .easel = kn_gateway_easel(setup->gateway),
+        .painter = kn_gateway_painter(setup->gateway),
+        .models_toml = c->studio_models,
         .isolation = c->studio_isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
-        .keep_warm_ms = (uint64_t)c->image.keep_warm_s * 1000,
     };
-    if (!kn_http_new(setup->loop, &s->http, err) ||
-        !kn_image_runner_new(setup->loop, &worker, setup->easel, &s->runner, err))
+    if (!kn_http_new(setup->loop, &s->http, err) || !kn_image_runner_new(setup->loop, &worker, &s->runner, err))
         return false;
     const kn_studio_runner face = kn_image_runner_face(s->runner);
     const kn_studio_setup studio = { .loop = setup->loop,

@@ -2,8 +2,7 @@
 #ifndef KN_CLI_SERVE_STUDIO_H
 #define KN_CLI_SERVE_STUDIO_H
 
-#include "gateway/config.h"
-#include "gateway/easel.h"
+#include "gateway/gateway.h"
 
 typedef struct kn_serve_studio kn_serve_studio;
 
@@ -11,7 +10,7 @@ typedef struct kn_serve_studio_setup {
     kn_loop *loop;
     const kn_config *config; /* must outlive the studio */
     const char *token;       /* copied */
-    kn_easel *easel;
+    kn_gateway *gateway;     /* whose worker draws */
     void (*log)(void *ctx, const char *line);
     void (*leave)(void *ctx); /* a client wants the service to end */
     void *ctx;

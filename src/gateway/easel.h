@@ -3,7 +3,8 @@
  *     enter ─► the lease ─► workers of ours on the device are ended ─► the upstream unloads its models ─► ready …
  * finish
  *
- * The route for pictures and the studio draw with processes of their own; both take turns here. An upstream that does
+ * The route for pictures and the studio take turns here, and then draw by the same worker (workers/painter.h). An
+ * upstream that does
  * not unload in time, or cannot be reached, does not stop anybody: the image worker looks at what memory there is
  * before it loads a model. */
 #ifndef KN_GATEWAY_EASEL_H

@@ -120,6 +120,7 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
                       err) ||
         !kn_watcher_new(g->loop, "", &g->watcher, err) ||
         (c->worker_count && !kn_managed_new(g, &limits, &g->managed, err)) || !kn_easel_new(g, &g->easel, err) ||
+        !kn_painter_new(g->loop, (uint64_t)c->image.keep_warm_s * 1000, &g->painter, err) ||
         !kn_images_new(g, &g->images, err))
         return false;
     kn_watcher_set(g->watcher, g->upstream, g->managed ? kn_managed_crew(g->managed) : NULL);
@@ -194,12 +195,17 @@ kn_easel *kn_gateway_easel(kn_gateway *g) {
     return g->easel;
 }
 
+kn_painter *kn_gateway_painter(kn_gateway *g) {
+    return g->painter;
+}
+
 /* From the doors inwards: whoever is cut tells those behind it, and the disk finishes what it was given. */
 void kn_gateway_free(kn_gateway *g) {
     if (!g)
         return;
     kn_server_free(g->public);
     kn_server_free(g->private);
+    kn_painter_free(g->painter);
     kn_images_free(g->images);
     kn_managed_end(g->managed);
     kn_easel_free(g->easel);

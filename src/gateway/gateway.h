@@ -25,6 +25,7 @@ enum { KN_DRAIN_MS = 30 * 1000 };
 
 typedef struct kn_gateway kn_gateway;
 typedef struct kn_easel kn_easel;
+typedef struct kn_painter kn_painter;
 
 typedef struct kn_gateway_setup {
     const kn_config *config; /* must outlive the gateway */
@@ -40,8 +41,9 @@ typedef struct kn_gateway_setup {
  * known to be what it should be. Then calls `ready`; or `failed`, and it never listens. */
 bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *err);
 
-/* For others in this process who draw pictures (easel.h). */
+/* For others in this process who draw pictures: whose turn it is (easel.h), and who draws (workers/painter.h). */
 kn_easel *kn_gateway_easel(kn_gateway *g);
+kn_painter *kn_gateway_painter(kn_gateway *g);
 
 /* Cuts what is left; work that was cut leaves its marker. */
 void kn_gateway_free(kn_gateway *g);

@@ -12,7 +12,6 @@
 #include "gateway/easel.h"
 #include "http/reply.h"
 #include "http/router.h"
-#include "workers/image_process.h"
 #include "workers/workflows.h"
 
 enum {
@@ -42,7 +41,7 @@ typedef struct picture {
 
 struct kn_images {
     kn_gateway *g;
-    kn_image_process *process; /* NULL: no pictures are drawn */
+    kn_painter_needs needs; /* of the worker */
     char models[PATH_MAX];
     unsigned served; /* bit n: some profile can draw kn_workflows[n] */
     unsigned bodies;
@@ -208,8 +207,7 @@ static void preview_came(void *ctx, const kn_frame_preview *preview) {
 static void ready(kn_turn *t) {
     picture *p = KN_HOLDER(t, picture, turn);
     const kn_image_listener listener = { .preview = preview_came, .done = drawn, .ctx = p };
-    p->draws =
-        p->x && kn_image_process_draw(p->images->process, p->recipe.data, p->recipe.len, p->id[0], &listener, NULL);
+    p->draws = p->x && kn_painter_draw(p->images->g->painter, &p->images->needs, &p->recipe, p->id[0], &listener, NULL);
     if (p->draws)
         return;
     refuse(p, &failures[KN_JOB_FAILED]);
@@ -348,7 +346,7 @@ static void preview_route(kn_exchange *x, kn_span body) {
 
 /* NULL: it can be asked for. */
 static const char *why_not(const kn_images *m, const kn_workflow *w) {
-    return !m->process                              ? "image_disabled"
+    return !m->g->config->image.enabled             ? "image_disabled"
            : !is_configured(m, w)                   ? "collection_not_configured"
            : !(m->served >> (w - kn_workflows) & 1) ? "no_profile"
                                                     : NULL;
@@ -393,7 +391,7 @@ static bool may_begin(const kn_images *m, kn_exchange *x, const kn_head *head) {
     if (!kn_span_is(head->method, "POST") || !kn_route_part(head, 3, name, sizeof name) ||
         strcmp(name, "generate") != 0)
         return true;
-    if (!m->process) {
+    if (!m->g->config->image.enabled) {
         kn_reply_problem(x, &(kn_problem){ .status = 409,
                                            .code = "image_disabled",
                                            .title = "No pictures are drawn here",
@@ -428,7 +426,7 @@ static void on_end(kn_exchange *x) {
     else if (p) {
         p->x = NULL;
         if (p->draws)
-            kn_image_process_cancel(m->process);
+            kn_painter_cancel(m->g->painter);
         else if (p->turn.state == KN_TURN_NONE || kn_easel_leave(&p->turn))
             end_picture(p);
     }
@@ -453,7 +451,7 @@ bool kn_images_are_wanted(const kn_images *m) {
 json_t *kn_images_status_json(const kn_images *m) {
     const char *pci = m->g->config->image.pci.text;
     json_t *workflows = json_array();
-    if (!m->process) {
+    if (!m->g->config->image.enabled) {
         json_decref(workflows);
         return json_null();
     }
@@ -461,7 +459,7 @@ json_t *kn_images_status_json(const kn_images *m) {
         if (!why_not(m, w))
             json_array_append_new(workflows, json_string(w->id));
     return json_pack("{s:b, s:s?, s:o, s:b}", "enabled", true, "pci_address", pci[0] ? pci : NULL, "workflows",
-                     workflows, "busy", kn_image_process_is_busy(m->process));
+                     workflows, "busy", kn_painter_is_busy(m->g->painter));
 }
 
 /* ---- beginning and end ---- */
@@ -482,18 +480,16 @@ bool kn_images_new(kn_gateway *g, kn_images **ret, kn_error *err) {
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
     m->g = g;
-    const kn_image_process_options options = {
-        .config = c->models ? m->models : NULL,
-        .isolation = c->isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
-        .keep_warm_ms = (uint64_t)c->keep_warm_s * 1000,
-        .deadline_ms = (uint64_t)c->timeout_s * 1000,
-    };
-    if ((c->models && !find_models(m, c, err)) ||
-        (c->enabled && !kn_image_process_new(g->loop, &options, &m->process, err))) {
+    if (c->models && !find_models(m, c, err)) {
         free(m);
         return false;
     }
-    if (c->enabled && !kn_workflows_served(options.config, &m->served, &why))
+    m->needs = (kn_painter_needs){
+        .config = c->models ? m->models : NULL,
+        .isolation = c->isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
+        .deadline_ms = (uint64_t)c->timeout_s * 1000,
+    };
+    if (c->enabled && !kn_workflows_served(m->needs.config, &m->served, &why))
         kn_gateway_log(g, "no pictures can be drawn: %s", why.text);
     *ret = m;
     return true;
@@ -502,7 +498,6 @@ bool kn_images_new(kn_gateway *g, kn_images **ret, kn_error *err) {
 void kn_images_free(kn_images *m) {
     if (!m)
         return;
-    kn_image_process_free(m->process);
     while (m->pictures) { /* their clients have been cut */
         picture *p = m->pictures;
         kn_easel_drop(&p->turn);

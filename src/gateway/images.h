@@ -5,9 +5,9 @@
  *     GET workflows         what can be asked for
  *
  * A recipe is checked as soon as it is there, and is then in memory until its picture is drawn: there are at most two
- * of them, whatever clients send. A picture takes its turn (easel.h) and is drawn by a process of its own
- * (workers/image_process.h); when its client leaves it is cancelled. Nothing of it is kept or logged. Internal to the
- * room. */
+ * of them, whatever clients send. A picture takes its turn (easel.h) and is drawn by the image worker
+ * (workers/painter.h); when its client leaves it is cancelled. Nothing of it is kept or logged. Internal to the room.
+ */
 #ifndef KN_GATEWAY_IMAGES_H
 #define KN_GATEWAY_IMAGES_H
 

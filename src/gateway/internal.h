@@ -10,6 +10,7 @@
 #include "gateway/resources.h"
 #include "http/guard.h"
 #include "http/server.h"
+#include "workers/painter.h"
 
 typedef struct kn_pause_wait kn_pause_wait;
 typedef struct kn_managed kn_managed;
@@ -31,6 +32,7 @@ struct kn_gateway {
     kn_watcher *watcher;
     kn_managed *managed; /* NULL: there are no workers */
     kn_easel *easel;
+    kn_painter *painter; /* of whoever has its turn at the easel */
     kn_images *images;
     kn_server *public, *private;  /* clients of Ollama, and the owner */
     kn_guard guard, public_guard; /* of routes of our own */

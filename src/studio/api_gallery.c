@@ -164,7 +164,12 @@ static bool work_thumbnail(kn_visit *v, kn_store *s, kn_error *err) {
 
 static void after_thumbnail(kn_visit *v);
 
+/* The picture may have gone while its thumbnail was made. */
 static bool work_keep(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_record r;
+    if (!kn_gallery_find(s, v->part[1], &r, err))
+        return false;
+    kn_record_free(&r);
     return kn_store_write(s, "thumbnails", thumbnail_of(v).text, v->body.data, v->body.len, err) &&
            work_thumbnail(v, s, err);
 }

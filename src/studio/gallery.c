@@ -284,18 +284,27 @@ static bool remove_thumbnail(void *ctx, kn_store *s, const char *name, kn_error 
     return true;
 }
 
+/* The JSON file first: after a crash between the two it is written again from the row. */
+static bool move_files(kn_store *s, const kn_record *r, bool keep_file, const char *from, const char *to,
+                       kn_error *err) {
+    return kn_store_move(s, from, sidecar_of(r->id.text).text, to, err) &&
+           (keep_file || kn_store_move(s, from, r->file, to, err));
+}
+
+static bool forget_row(kn_store *s, const char *id, kn_error *err) {
+    return kn_store_do(s, err, NULL, "DELETE FROM gallery WHERE id = ?", "t", id) &&
+           kn_store_do(s, err, NULL, "UPDATE results SET item = NULL, file = '' WHERE item = ?", "t", id);
+}
+
 bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err) {
     kn_record r;
     if (!kn_gallery_find(s, id, &r, err))
         return false;
     bool ok = kn_store_begin(s, err);
-    ok = ok && kn_store_end(
-                   s,
-                   kn_store_do(s, err, NULL, "DELETE FROM gallery WHERE id = ?", "t", id) &&
-                       kn_store_do(s, err, NULL, "UPDATE results SET item = NULL, file = '' WHERE item = ?", "t", id) &&
-                       (keep_file || kn_store_move(s, room, r.file, "trash", err)) &&
-                       kn_store_move(s, room, sidecar_of(id).text, "trash", err),
-                   err);
+    if (ok && !kn_store_end(s, forget_row(s, id, err) && move_files(s, &r, keep_file, room, "trash", err), err)) {
+        move_files(s, &r, keep_file, "trash", room, NULL); /* the row is there as before */
+        ok = false;
+    }
     if (ok)
         kn_store_each(s, "thumbnails", remove_thumbnail, r.id.text, NULL);
     kn_record_free(&r);
@@ -370,14 +379,16 @@ static bool check_rows(kn_store *s, kn_error *err) {
     int64_t seq = 0;
     for (bool more = true; more;) {
         kn_record record = { 0 };
+        kn_id id = { "" };
         KN_AUTO_BUF text;
         kn_buf_init(&text, KN_RECORD_BYTES + 1);
         kn_query r =
-            kn_query_open(s, err, "SELECT seq, record FROM gallery WHERE seq > ? ORDER BY seq LIMIT 1", "i", seq);
+            kn_query_open(s, err, "SELECT seq, record, id FROM gallery WHERE seq > ? ORDER BY seq LIMIT 1", "i", seq);
         more = kn_query_next(&r);
         bool good = false;
         if (more) {
             seq = kn_query_int(&r, 0);
+            snprintf(id.text, sizeof id.text, "%s", kn_query_text(&r, 2));
             good = read_record(kn_query_text(&r, 1), &record, NULL) && kn_buf_add_text(&text, kn_query_text(&r, 1));
         }
         if (!kn_query_close(&r))
@@ -386,11 +397,37 @@ static bool check_rows(kn_store *s, kn_error *err) {
         if (more && (!good || !kn_store_has(s, room, sidecar_of(record.id.text).text)))
             ok = good && kn_store_has(s, room, record.file)
                      ? kn_store_write(s, room, sidecar_of(record.id.text).text, text.data, text.len, err)
-                     : kn_store_do(s, err, NULL, "DELETE FROM gallery WHERE seq = ?", "i", seq);
+                     : forget_row(s, id.text, err);
         kn_record_free(&record);
         if (!ok)
             return false;
     }
+    return true;
+}
+
+/* Whether a row is found by that text; if that cannot be said, it is. */
+static bool has_row(kn_store *s, const char *sql, const char *text) {
+    kn_query r = kn_query_open(s, NULL, sql, "t", text);
+    bool found = kn_query_next(&r);
+    return !kn_query_close(&r) || found;
+}
+
+/* Of a picture that went in the moment of a crash. */
+static bool check_thumbnail(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    (void)ctx, (void)err;
+    const char *dash = strchr(name, '-');
+    kn_id id;
+    snprintf(id.text, sizeof id.text, "%.*s", dash ? (int)(dash - name) : 0, name);
+    if (!has_row(s, "SELECT 1 FROM gallery WHERE id = ?", id.text))
+        kn_store_remove(s, "thumbnails", name);
+    return true;
+}
+
+/* Its job does not know of it: it will be made again, or the job is none any more. */
+static bool check_result(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    (void)ctx, (void)err;
+    if (!has_row(s, "SELECT 1 FROM results WHERE item IS NULL AND file = ?", name))
+        kn_store_remove(s, "results", name);
     return true;
 }
 
@@ -411,5 +448,6 @@ bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
     ok = ok && kn_store_end(s, kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err), err);
-    return ok && kn_store_each(s, "trash", expire, &before, err);
+    return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
+           kn_store_each(s, "results", check_result, NULL, err) && kn_store_each(s, "trash", expire, &before, err);
 }

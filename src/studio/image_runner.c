@@ -30,6 +30,7 @@ struct look {
     kn_converted_fn *converted;
     kn_measured_fn *measured;
     void *ctx;
+    bool again; /* its first worker has died */
     look *next;
 };
 
@@ -38,13 +39,9 @@ _Static_assert((int)KN_FORMATS == (int)KN_PICTURE_FORMATS && (int)KN_FORMAT_WEBP
 
 struct kn_image_runner {
     kn_loop *loop;
-    kn_image_process_options options;
-    kn_easel *easel;
+    kn_image_runner_setup setup;
 
     /* The picture that is drawn. */
-    kn_image_process *painter;
-    char *models_toml; /* where its profiles are written, if not where the options say */
-    char *upscalers;   /* where its upscalers are */
     const kn_studio_task *task;
     const kn_task_heard *heard;
     void *heard_ctx;
@@ -279,35 +276,13 @@ static void fail_late(kn_task *t) {
     r->heard->failed(r->heard_ctx, r->cancelled ? KN_TASK_CANCELLED : KN_TASK_ENGINE_FAILED, r->message);
 }
 
-static bool is_same(const char *a, const char *b) {
-    return a == b || (a && b && !strcmp(a, b));
-}
-
-/* A process knows the profiles of one file and the upscalers of one folder. */
-static bool has_painter(kn_image_runner *r, kn_error *err) {
-    const kn_studio_task *t = r->task;
-    if (r->painter && is_same(t->models_toml, r->models_toml) && is_same(t->upscalers, r->upscalers))
-        return true;
-    kn_image_process_free(r->painter);
-    r->painter = NULL;
-    free(r->models_toml);
-    free(r->upscalers);
-    r->models_toml = t->models_toml ? strdup(t->models_toml) : NULL;
-    r->upscalers = t->upscalers ? strdup(t->upscalers) : NULL;
-    if ((t->models_toml && !r->models_toml) || (t->upscalers && !r->upscalers))
-        return kn_fail_nomem(err, KN_REQUEST_BYTES);
-    kn_image_process_options o = r->options;
-    o.upscalers = r->upscalers;
-    if (r->models_toml)
-        o.config = r->models_toml;
-    return kn_image_process_new(r->loop, &o, &r->painter, err);
-}
-
 static void draw(kn_image_runner *r) {
     const kn_image_listener listener = { .progress = progress, .preview = preview, .done = drawn, .ctx = r };
+    const kn_painter_needs needs = { .config = r->task->models_toml ? r->task->models_toml : r->setup.models_toml,
+                                     .upscalers = r->task->upscalers,
+                                     .isolation = r->setup.isolation };
     kn_error err = { 0 };
-    if (has_painter(r, &err) &&
-        kn_image_process_draw(r->painter, r->task->recipe->data, r->task->recipe->len, true, &listener, &err))
+    if (kn_painter_draw(r->setup.painter, &needs, r->task->recipe, true, &listener, &err))
         return;
     give_back(r, true);
     snprintf(r->message, sizeof r->message, "%s", err.text);
@@ -337,7 +312,7 @@ static void refused(kn_turn *t, kn_refusal why) {
 static void ask_again(kn_timer *t) {
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, again);
     if (r->task && !r->cancelled)
-        kn_easel_enter(r->easel, &r->turn);
+        kn_easel_enter(r->setup.easel, &r->turn);
 }
 
 static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {
@@ -348,10 +323,7 @@ static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *he
     r->heard_ctx = heard_ctx;
     r->cancelled = false;
     r->message[0] = 0;
-    if (r->easel)
-        kn_easel_enter(r->easel, &r->turn);
-    else
-        draw(r);
+    kn_easel_enter(r->setup.easel, &r->turn);
     return true;
 }
 
@@ -360,8 +332,8 @@ static void cancel(void *ctx) {
     if (!r->task || r->cancelled)
         return;
     r->cancelled = true;
-    if (r->turn.state == KN_TURN_READY || !r->easel) {
-        kn_image_process_cancel(r->painter);
+    if (r->turn.state == KN_TURN_READY) {
+        kn_painter_cancel(r->setup.painter);
     } else if (r->turn.state == KN_TURN_NONE || kn_easel_leave(&r->turn)) { /* else it is about to be ready */
         kn_loop_timer_stop(&r->again);
         kn_loop_later(r->loop, &r->late);
@@ -369,9 +341,8 @@ static void cancel(void *ctx) {
 }
 
 static void rest(void *ctx) {
-    kn_image_runner *r = ctx;
-    if (r->painter)
-        kn_image_process_cool(r->painter);
+    const kn_image_runner *r = ctx;
+    kn_painter_cool(r->setup.painter);
 }
 
 /* ---- looking ---- */
@@ -413,8 +384,14 @@ static void tell_facts(look *l, const kn_image_result *result) {
     l->looked(l->ctx, &facts, result->file, result->len, NULL);
 }
 
+/* A worker that died may have been killed for something else; one that dies twice died of the picture. */
 static void seen(void *ctx, const kn_image_result *result) {
     kn_image_runner *r = ctx;
+    if (result->lost && !r->looks->again) {
+        r->looks->again = true;
+        look_at_first(r);
+        return;
+    }
     look *l = take_first(r);
     if (result->code != KN_JOB_DONE) {
         bool certain = result->lost || result->code == KN_JOB_MODEL_MISMATCH;
@@ -498,22 +475,20 @@ static bool measure(void *ctx, const char *path, kn_measured_fn *measured, void 
 
 /* ---- beginning and end ---- */
 
-bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn_easel *easel, kn_image_runner **ret,
-                         kn_error *err) {
+bool kn_image_runner_new(kn_loop *l, const kn_image_runner_setup *setup, kn_image_runner **ret, kn_error *err) {
     kn_image_runner *r = calloc(1, sizeof *r);
     if (!r)
         return kn_fail_nomem(err, sizeof *r);
     *r = (kn_image_runner){ .loop = l,
-                            .options = *options,
-                            .easel = easel,
+                            .setup = *setup,
                             .turn = { .ready = ready, .refused = refused },
                             .again.fired = ask_again,
                             .late.run = fail_late,
                             .glance.run = glance };
     r->last = &r->looks;
-    kn_image_process_options eye = *options;
-    eye.keep_warm_ms = LOOK_WARM_MS;
-    eye.deadline_ms = LOOK_WITHIN_MS;
+    const kn_image_process_options eye = { .isolation = setup->isolation,
+                                           .keep_warm_ms = LOOK_WARM_MS,
+                                           .deadline_ms = LOOK_WITHIN_MS };
     if (!kn_image_process_new(l, &eye, &r->eye, err)) {
         kn_image_runner_free(r);
         return false;
@@ -524,18 +499,16 @@ bool kn_image_runner_new(kn_loop *l, const kn_image_process_options *options, kn
 
 /* Last of all: other tasks of the runner may still stand in the loop's line. */
 static void free_runner(kn_task *t) {
-    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, gone);
-    free(r->models_toml);
-    free(r->upscalers);
-    free(r);
+    free(KN_HOLDER(t, kn_image_runner, gone));
 }
 
 void kn_image_runner_free(kn_image_runner *r) {
     if (!r)
         return;
     r->closing = true;
-    kn_image_process_free(r->painter);
     kn_image_process_free(r->eye);
+    if (r->turn.state == KN_TURN_READY)
+        kn_painter_abandon(r->setup.painter);
     kn_easel_drop(&r->turn);
     kn_loop_timer_close(r->loop, &r->again);
     while (r->looks)

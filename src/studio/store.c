@@ -1,5 +1,6 @@
 #include "studio/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "studio/schema.h"
 
 int64_t kn_store_now_ms(void) {
@@ -145,14 +147,25 @@ static bool make_folder(const char *path, kn_error *err) {
                    strerror(errno));
 }
 
+/* Files that were written when an earlier service was killed. */
+static void sweep(const char *folder) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (kn_output_is_unfinished(e->d_name))
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
 static bool make_folders(const kn_store *s, kn_error *err) {
-    static const char *const rooms[] = { "inputs", "gallery", "results", "thumbnails", "trash" };
+    static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", "trash" };
     bool ok = make_folder(s->folder, err);
     for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
         char *path;
         ok = kn_store_path(s, ".", rooms[i], &path, err) && make_folder(path, err);
         if (ok)
-            free(path);
+            sweep(path);
+        free(path);
     }
     return ok;
 }

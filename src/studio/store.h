@@ -32,7 +32,8 @@ typedef struct kn_store {
     uint8_t last_id[10]; /* random part of the last identifier */
 } kn_store;
 
-/* Makes the folder if there is none. wait_ms: how long another program's lock on the database is waited for. */
+/* Makes the folder if there is none, and removes what an earlier service has half written. wait_ms: how long another
+ * program's lock on the database is waited for. */
 bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err);
 void kn_store_close(kn_store *s); /* NULL is fine */
 

@@ -65,6 +65,8 @@ static void kill_worker(kn_image_process *p) {
 static void tell_result(kn_task *t) {
     kn_image_process *p = KN_HOLDER(t, kn_image_process, told);
     struct job *j = p->job;
+    if (!j) /* abandoned meanwhile */
+        return;
     kn_image_result result = p->result;
     kn_buf answer = p->answer, report = p->report;
     const kn_error failure = p->failure;
@@ -459,14 +461,18 @@ static bool start_job(kn_image_process *p, kn_error *err) {
 
 /* ---- for the server ---- */
 
+static void set_options(kn_image_process *p, const kn_image_process_options *o) {
+    p->options = *o;
+    if (!p->options.grace_ms)
+        p->options.grace_ms = KN_IMAGE_GRACE_MS;
+}
+
 bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_image_process **ret, kn_error *err) {
     kn_image_process *p = calloc(1, sizeof *p);
     if (!p)
         return kn_fail_nomem(err, sizeof *p);
     p->loop = l;
-    p->options = *o;
-    if (!p->options.grace_ms)
-        p->options.grace_ms = KN_IMAGE_GRACE_MS;
+    set_options(p, o);
     p->in.fd = p->out.fd = p->err.fd = p->exit.fd = -1;
     p->timer = (kn_timer){ .fired = time_is_over, .due_ms = KN_TIMER_NEVER };
     p->told.run = tell_result;
@@ -478,16 +484,27 @@ bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_imag
     return true;
 }
 
+static void free_process(kn_task *t) {
+    free(KN_HOLDER(t, kn_image_process, told));
+}
+
+/* Last of all: it may stand in the loop's line, and events of this turn may name its watches. */
 void kn_image_process_free(kn_image_process *p) {
     if (!p)
         return;
-    if (p->life != GONE)
-        end_worker(p);
+    kn_image_process_abandon(p);
     kn_loop_timer_close(p->loop, &p->timer);
-    kn_buf_free(&p->answer);
-    kn_buf_free(&p->report);
-    free(p->job);
-    free(p);
+    p->told.run = free_process;
+    kn_loop_later(p->loop, &p->told);
+}
+
+void kn_image_process_change(kn_image_process *p, const kn_image_process_options *o) {
+    kn_image_process_cool(p);
+    set_options(p, o);
+}
+
+void kn_image_process_limit(kn_image_process *p, uint64_t deadline_ms) {
+    p->options.deadline_ms = deadline_ms;
 }
 
 static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *numbers, size_t count, const void *body,
@@ -543,6 +560,15 @@ void kn_image_process_cancel(kn_image_process *p) {
 void kn_image_process_cool(kn_image_process *p) {
     if (p->life == ALIVE && !p->job)
         let_go(p);
+}
+
+void kn_image_process_abandon(kn_image_process *p) {
+    if (p->life != GONE)
+        end_worker(p);
+    free(p->job);
+    p->job = NULL;
+    kn_buf_free(&p->answer);
+    kn_buf_free(&p->report);
 }
 
 bool kn_image_process_is_busy(const kn_image_process *p) {

@@ -67,8 +67,13 @@ typedef struct kn_image_listener {
 
 bool kn_image_process_new(kn_loop *l, const kn_image_process_options *o, kn_image_process **ret, kn_error *err);
 
-/* Kills the worker if there is one; `done` does not come any more. NULL is fine. */
+/* As kn_image_process_abandon; what is left is freed by the loop. NULL is fine. */
 void kn_image_process_free(kn_image_process *p);
+
+/* Both hold for what is drawn or read from now on, and are for when there is no job. The first is about the next
+ * worker: an idle one goes. The second about jobs; 0: they have all the time. */
+void kn_image_process_change(kn_image_process *p, const kn_image_process_options *o);
+void kn_image_process_limit(kn_image_process *p, uint64_t deadline_ms);
 
 /* All are false only if there is a job already or what is given is too large; the listener is copied, the bytes must
  * stay until `done`. largest: see picture_job.h. One of our own pictures is converted, so that what it says of itself
@@ -87,6 +92,9 @@ void kn_image_process_cancel(kn_image_process *p);
 
 /* An idle worker goes at once: somebody else needs the device. */
 void kn_image_process_cool(kn_image_process *p);
+
+/* Kills the worker if there is one and forgets its job, whose `done` does not come any more. */
+void kn_image_process_abandon(kn_image_process *p);
 
 bool kn_image_process_is_busy(const kn_image_process *p);
 bool kn_image_process_is_warm(const kn_image_process *p); /* there is a process */

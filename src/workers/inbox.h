@@ -11,6 +11,8 @@
 
 #include "workers/frames.h"
 
+enum { KN_INBOX_GRACE_S = 90 }; /* as long as a server waits, too */
+
 typedef struct kn_inbox {
     atomic_bool stop; /* the present job is not wanted any more */
     /* The rest is for inbox.c. */
@@ -24,7 +26,8 @@ typedef struct kn_inbox {
 } kn_inbox;
 
 /* in: -1 or where frames come from. Blocks the signals that end programs and takes them for the end of the input; so it
- * comes before any other thread is made. Its thread ends with the process. */
+ * comes before any other thread is made. Its thread ends with the process, and ends it itself KN_INBOX_GRACE_S after
+ * the input has ended or nobody reads the output any more, so that nothing is left of a server that was killed. */
 bool kn_inbox_open(kn_inbox *b, int in, int out, kn_error *err);
 
 /* Waits for the next job, whose payload becomes the caller's. False: there will be none. */

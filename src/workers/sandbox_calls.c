@@ -1,5 +1,6 @@
 /* The part of the cage that is about system calls: seccomp. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <string.h>
@@ -22,14 +23,11 @@ static const char *const allowed[] = {
     "faccessat",
     "faccessat2",
     "fadvise64",
-    "fcntl",
-
     "fstat",
     "fstatfs",
     "ftruncate",
     "getcwd",
     "getdents64",
-    "ioctl",
     "lseek",
     "lstat",
     "memfd_create",
@@ -169,6 +167,43 @@ static int add_each(scmp_filter_ctx filter, uint32_t action, const char *const *
     return code;
 }
 
+/* Of calls that do many things, which: the kernel looks at the lower half of such an argument only, and so does the
+ * filter. Nobody may be named to whom signals are sent (F_SETOWN and its like), keys are not pressed for the user at a
+ * terminal (TIOCSTI), and the process stays closed to debuggers. */
+static const uint32_t file_commands[] = {
+    F_DUPFD,  F_DUPFD_CLOEXEC, F_GETFD,     F_SETFD,      F_GETFL,     F_SETFL,     F_GETLK,      F_SETLK,
+    F_SETLKW, F_OFD_GETLK,     F_OFD_SETLK, F_OFD_SETLKW, F_ADD_SEALS, F_GET_SEALS, F_GETPIPE_SZ, F_SETPIPE_SZ,
+};
+static const uint32_t process_commands[] = {
+    PR_SET_NAME,       PR_GET_NAME,        PR_GET_DUMPABLE,    PR_CAPBSET_READ,     PR_GET_SECCOMP, PR_SET_TIMERSLACK,
+    PR_GET_TIMERSLACK, PR_SET_THP_DISABLE, PR_GET_THP_DISABLE, PR_GET_NO_NEW_PRIVS, PR_SET_VMA,
+};
+/* By the letter that a driver's commands have in common: nvidia-uvm none, fences '>', nvidia 'F', amdkfd 'K', shared
+ * buffers 'b', all others of graphics cards 'd', nvidia-modeset 'm'. */
+static const uint32_t driver_letters[] = {
+    0, '>' << 8, 'F' << 8, 'K' << 8, 'b' << 8, 'd' << 8, 'm' << 8,
+};
+enum { LETTER = 0xFF00 };
+
+static int allow_values(scmp_filter_ctx f, int call, unsigned argument, uint32_t mask, const uint32_t *values,
+                        size_t count) {
+    int code = 0;
+    for (size_t i = 0; !code && i < count; i++) {
+        const struct scmp_arg_cmp is_value = { argument, SCMP_CMP_MASKED_EQ, mask, values[i] };
+        code = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, call, 1, &is_value);
+    }
+    return code;
+}
+
+static int add_commands(scmp_filter_ctx f) {
+    int code = allow_values(f, SCMP_SYS(fcntl), 1, UINT32_MAX, file_commands, KN_COUNT(file_commands));
+    if (!code)
+        code = allow_values(f, SCMP_SYS(prctl), 0, UINT32_MAX, process_commands, KN_COUNT(process_commands));
+    if (!code)
+        code = allow_values(f, SCMP_SYS(ioctl), 1, LETTER, driver_letters, KN_COUNT(driver_letters));
+    return code;
+}
+
 /* Calls that are good or bad depending on what they are given first. */
 static int add_conditions(scmp_filter_ctx f) {
     const struct {
@@ -181,7 +216,6 @@ static int add_conditions(scmp_filter_ctx f) {
         /* Its own limits, its own threads. */
         { SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), { 0, SCMP_CMP_EQ, 0, 0 } },
         { SCMP_ACT_ALLOW, SCMP_SYS(tgkill), { 0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0 } },
-        { SCMP_ACT_ALLOW, SCMP_SYS(prctl), { 0, SCMP_CMP_NE, PR_SET_DUMPABLE, 0 } },
         /* Sockets that can never be connected, which drivers make to ask for a display. */
         { SCMP_ACT_ALLOW, SCMP_SYS(socket), { 0, SCMP_CMP_EQ, AF_UNIX, 0 } },
         { SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), { 0, SCMP_CMP_NE, AF_UNIX, 0 } },
@@ -203,6 +237,8 @@ static int fill_and_load(scmp_filter_ctx f) {
         code = add_each(f, SCMP_ACT_ALLOW, allowed, KN_COUNT(allowed));
     if (!code)
         code = add_each(f, SCMP_ACT_KILL_PROCESS, deadly, KN_COUNT(deadly));
+    if (!code)
+        code = add_commands(f);
     if (!code)
         code = add_conditions(f);
     return code ? code : seccomp_load(f);

@@ -106,8 +106,9 @@ static bool is_elsewhere(const char *name) {
     return strcmp(name, "proc") != 0;
 }
 
+/* Whoever is root could read the memory of the kernel, and so that of everybody, in kcore. */
 static bool is_general(const char *name) {
-    return !is_process(name);
+    return !is_process(name) && strcmp(name, "kcore") != 0 && strcmp(name, "kmsg") != 0;
 }
 
 /* Rights can be given, not taken: everything in the folder gets them, but what is left out. */

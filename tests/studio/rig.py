@@ -49,8 +49,8 @@ class Event:
 class Rig:
     """A folder with a studio that can be ended and begun again."""
 
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="kuno-studio-")
+    def __init__(self, within=None):
+        self.folder = tempfile.mkdtemp(prefix="kuno-studio-", dir=within)
         self.process = None
         self.begin()
 

@@ -1,15 +1,28 @@
-"""`kuno serve` with its own image worker and the built-in model, as its clients meet it. KUNO names the program."""
+"""The studio as people run it: `kuno serve` with its image worker and the built-in model. KUNO names the program."""
 
+import contextlib
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import time
+import urllib.request
 
 from cli.png import Picture
-from studio.rig import PATIENCE, TOKEN, Rig
+from studio.rig import ENDED, PATIENCE, TOKEN, Rig
 
 PROGRAM = os.environ["KUNO"]
+PROBED = os.environ.get("KUNO_PROBED")
+DEMO = pathlib.Path(__file__).parents[2] / "models" / "demo"
+FAULTY = """[model_profiles.{name}]
+architecture = "qwen-image-2.1"
+variant = "turbo"
+diffusion_model = "{folder}/{name}.safetensors"
+text_encoder = "{demo}/text_encoder_fp8_scaled.safetensors"
+vae = "{demo}/vae.safetensors"
+tokenizer = "{demo}/tokenizer"
+"""
 
 
 def free_ports(count):
@@ -20,20 +33,35 @@ def free_ports(count):
     return ports
 
 
-class Serve(Rig):
-    """The same requests to the program itself, which keeps its ports when it is begun again."""
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
+
+class Serve(Rig):
+    """The same requests to the program itself, which keeps its ports when it is begun again. `more` goes into its
+    configuration."""
+
+    program = PROGRAM
     ports = None
+
+    def __init__(self, within=None, **more):
+        self.more = more
+        super().__init__(within)
 
     def begin(self):
         self.ports = self.ports or free_ports(4)
-        listen, control, upstream, self.port = self.ports
+        self.listen, self.control, upstream, self.port = self.ports
         config = {
-            "listen": f"127.0.0.1:{listen}",
-            "control": f"127.0.0.1:{control}",
+            "listen": f"127.0.0.1:{self.listen}",
+            "control": f"127.0.0.1:{self.control}",
             "upstream": f"127.0.0.1:{upstream}",
             "state_dir": self.folder,
             "studio": {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")},
+            **self.more,
         }
         path = os.path.join(self.folder, "config.json")
         with open(path, "w") as file:
@@ -41,7 +69,7 @@ class Serve(Rig):
         open(config["studio"]["models"], "a").close()
         own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}
         with open(os.path.join(self.folder, "log"), "a") as log:
-            self.process = subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=log, env=own)
+            self.process = subprocess.Popen([self.program, "serve", "--config", path], stderr=log, env=own)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
@@ -53,16 +81,35 @@ class Serve(Rig):
                 break
         raise AssertionError(f"it does not begin: {self.log}")
 
-    def workers(self):
-        """The processes that it has started."""
+    def workers(self, option=b""):
+        """The processes that it has started, with that word in their command: who draws has "--upscalers", who looks at
+        pictures has not. Without one, those that have ended and were not buried are among them."""
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return [int(word) for word in file.read().split()]
+            children = [int(word) for word in file.read().split()]
+        return [child for child in children if option in command_of(child)]
 
     def drawn(self, prompt, **more):
         job = self.ended(self.job(prompt, **more))
         if job["state"] != "completed":
             raise AssertionError(f"{job['error']}")
         return Picture(self.get(f"/jobs/{job['id']}/results/0").body)
+
+    def status(self):
+        """Of the gateway, by its other door."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.control}/kuno/v1/status",
+                                         headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def route(self, **more):
+        """A picture by the gateway's route."""
+        recipe = {"workflow": "qwen-image-2.1-text-to-image/v1", "prompt": "a boat", "seed": "42", "width": 128,
+                  "height": 128, "steps": 8, "cfg": 1, **more}
+        fields = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.control}/kuno/v1/images/generate",
+                                         json.dumps(recipe).encode(), fields)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.read()
 
     def running(self, job, picture=0, attempts=1):
         end = time.monotonic() + PATIENCE
@@ -72,5 +119,38 @@ class Serve(Rig):
             if (progress["phase"] == "sampling" and progress["image_index"] >= picture
                     and answer["attempts"] >= attempts):
                 return answer
+            if answer["state"] in ENDED:
+                break
             time.sleep(0.005)
-        raise AssertionError(f"{job} does not run")
+        raise AssertionError(f"{job} does not run: {answer}")
+
+
+class Probed(Serve):
+    """With faults under its worker's parsers (tests/workers/probe.c): profiles "crash" and "hang" do that."""
+
+    program = PROBED
+
+    def begin(self):
+        with open(os.path.join(self.folder, "models.toml"), "w") as file:
+            for name in ("crash", "hang"):
+                file.write(FAULTY.format(name=name, folder=self.folder, demo=DEMO))
+                with open(os.path.join(self.folder, name + ".safetensors"), "wb") as model:
+                    model.write(b"x")
+        super().begin()
+
+
+def is_alive(pid):
+    """Not one that has ended and waits to be buried, by a first process that may be in no hurry."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pids, seconds):
+    """Those that are not."""
+    end = time.monotonic() + seconds
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return [pid for pid in pids if is_alive(pid)]

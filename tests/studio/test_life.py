@@ -10,6 +10,7 @@ import time
 import unittest
 
 import tap
+from studio import agreement
 from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
@@ -19,21 +20,6 @@ DEATHS = int(os.environ.get("STUDIO_DEATHS", "3"))
 
 def descriptors(rig):
     return len(os.listdir(f"/proc/{rig.process.pid}/fd"))
-
-
-def agree(test, rig):
-    """The gallery, its files and the results of jobs say the same."""
-    items, cursor = [], ""
-    while cursor is not None:
-        page = rig.get("/gallery?limit=200" + (f"&cursor={cursor}" if cursor else ""))
-        items += page["items"]
-        cursor = page["next_cursor"]
-    names = set(os.listdir(os.path.join(rig.folder, "studio", "gallery")))
-    test.assertEqual(len(names), 2 * len(items))
-    test.assertFalse([one["id"] for one in items if one["missing"]])
-    with sqlite3.connect(os.path.join(rig.folder, "studio", "studio.db")) as database:
-        rows = database.execute("SELECT item FROM results").fetchall()
-    test.assertEqual({one["id"] for one in items}, {row[0] for row in rows})
 
 
 class Life(unittest.TestCase):
@@ -90,7 +76,7 @@ class Life(unittest.TestCase):
             self.assertEqual(len(states), JOBS // CLIENTS * CLIENTS)
             self.assertEqual({job: ends.get(job) for job in own}, {job: 1 for job in own})
             self.assertEqual(set(states.values()), set(ENDED))
-            agree(self, rig)
+            agreement.check(self, rig)
             time.sleep(0.2)
             self.assertLessEqual(descriptors(rig), before + 1)
 
@@ -105,7 +91,23 @@ class Life(unittest.TestCase):
                 ended = rig.ended(job)
                 self.assertEqual(ended["state"], "completed", ended["error"])
                 self.assertEqual([one["index"] for one in ended["results"]], [0, 1])
-            agree(self, rig)
+            agreement.check(self, rig)
+
+    def test_what_a_death_has_left_half_made_is_removed(self):
+        with Rig() as rig:
+            kept = rig.ended(rig.job(output={"save_to_gallery": False}))["id"]
+            rig.end(signal.SIGKILL)
+            unknown = "0" * 26
+            for name in ("gallery/.kuno-0123456789abcdef.part", ".kuno-0123456789abcdef.part",
+                         f"results/job_{unknown}-0.png", f"thumbnails/img_{unknown}-256.png", "gallery/other.txt"):
+                with open(os.path.join(rig.folder, "studio", name), "wb") as file:
+                    file.write(b"half")
+            rig.begin()
+            self.assertEqual(agreement.names(rig, "gallery"), ["other.txt"])  # which is not ours
+            self.assertEqual(agreement.names(rig, "results"), [kept + "-0.png"])
+            self.assertEqual(agreement.names(rig, "thumbnails"), [])
+            self.assertNotIn(".kuno-0123456789abcdef.part", agreement.names(rig, "."))
+            self.assertEqual(rig.get(f"/jobs/{kept}/results/0").status, 200)
 
     def test_a_job_that_kills_the_service_is_given_up(self):
         with Rig() as rig:

@@ -1,12 +1,12 @@
 """The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
 
 import base64
-import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -29,7 +29,45 @@ def changed(picture, width, height, left=0, top=0):
             if picture.pixels[((top + y) * picture.width + left + x) * c:][:3] != motley(x, y)}
 
 
+class Shared(Serve):
+    """The gateway's route and the studio have the same models."""
+
+    def begin(self):
+        self.more = {"image": {"models": self.folder}}
+        super().begin()
+
+
+def most_workers(rig, *draws):
+    """How many there were at a time while several drew at once."""
+    threads = [threading.Thread(target=one) for one in draws]
+    for one in threads:
+        one.start()
+    most = 0
+    while any(one.is_alive() for one in threads):
+        most = max(most, len(rig.workers()))
+        time.sleep(0.002)
+    return most
+
+
 class Pictures(unittest.TestCase):
+    def test_the_route_and_the_studio_draw_by_one_warm_worker(self):
+        with Shared() as rig:
+            by_studio = rig.drawn("a boat", seed="42", output={"transparent": True})
+            (worker,) = rig.workers()
+            self.assertEqual(Picture(rig.route()).pixels, by_studio.pixels)
+            rig.drawn("another boat")
+            self.assertEqual(rig.workers(), [worker])
+
+    def test_other_models_are_drawn_with_when_the_last_worker_is_gone(self):
+        with Serve(image={}) as rig:
+            rig.drawn("a boat")
+            (first,) = rig.workers()
+            rig.route()
+            (second,) = rig.workers()
+            self.assertNotEqual(first, second)
+            turns = [lambda: [rig.drawn("a boat") for _ in range(3)], lambda: [rig.route() for _ in range(3)]]
+            self.assertEqual(most_workers(rig, *turns), 1)
+
     def test_a_picture_is_that_of_kuno_generate_to_the_byte(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:
             own = os.path.join(folder, "own.png")
@@ -199,7 +237,7 @@ class Pictures(unittest.TestCase):
     def test_an_orderly_end_waits_for_the_running_job(self):
         rig = Serve()
         try:
-            job, waits = rig.job("a boat"), rig.job("waits")
+            job, waits = rig.job("a boat", preset="quality"), rig.job("waits")
             rig.running(job)
             self.assertEqual(rig.end(), 0)
             rig.begin()

@@ -1,4 +1,5 @@
 /* Files under construction, on file systems that have nameless files and on those that have not. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -135,6 +136,22 @@ static void never_replaces_unasked(void **state) {
     both_ways(not_over_another);
 }
 
+/* A child that is killed when it has written. */
+static void write_and_die(const place *p) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        kn_output o;
+        if (kn_output_open(p->path, true, &o, NULL) && kn_output_write(&o, "half", 4, NULL))
+            kill(getpid(), SIGKILL);
+        _exit(1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
 static void a_killed_process_leaves_nothing(void **state) {
     (void)state;
     nameless_files = true;
@@ -146,18 +163,35 @@ static void a_killed_process_leaves_nothing(void **state) {
         skip();
     }
     close(probe);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        kn_output o;
-        if (kn_output_open(p.path, true, &o, NULL) && kn_output_write(&o, "half", 4, NULL))
-            kill(getpid(), SIGKILL);
-        _exit(1);
+    write_and_die(&p);
+    remove_place(&p);
+}
+
+static void what_it_leaves_elsewhere_is_known_by_its_name(void **state) {
+    (void)state;
+    nameless_files = false;
+    place p = new_place();
+    write_and_die(&p);
+    unsigned left = 0;
+    DIR *d = opendir(p.dir);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d));) {
+        if (!kn_output_is_unfinished(e->d_name))
+            continue;
+        left++;
+        assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
     }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(WTERMSIG(status), SIGKILL);
+    closedir(d);
+    assert_int_equal(left, 1);
+    static const char *const others[] = { "",
+                                          ".part",
+                                          ".kuno-.part",
+                                          "out.bin",
+                                          ".kuno-0123456789abcdef.png",
+                                          "xkuno-0123456789abcdef.part",
+                                          ".kuno-0123456789abcdef.part2" };
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        assert_false(kn_output_is_unfinished(others[i]));
     remove_place(&p);
 }
 
@@ -167,6 +201,7 @@ int main(void) {
         cmocka_unit_test(replaces_a_file_in_one_moment),
         cmocka_unit_test(never_replaces_unasked),
         cmocka_unit_test(a_killed_process_leaves_nothing),
+        cmocka_unit_test(what_it_leaves_elsewhere_is_known_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -150,6 +151,48 @@ static bool try_exec(const char *path) {
     return execl(path, path, (char *)NULL) == 0;
 }
 
+static bool try_exec_memory(const char *path) {
+    (void)path;
+    char *const none[] = { NULL };
+    int fd = memfd_create("x", 0);
+    return fd >= 0 && execveat(fd, "", none, none, AT_EMPTY_PATH) == 0;
+}
+
+/* What a ring does, no filter of system calls sees. */
+static bool try_ring(const char *path) {
+    (void)path;
+    char parameters[256] = { 0 };
+    return syscall(SYS_io_uring_setup, 1, parameters) >= 0;
+}
+
+static bool try_pidfd(const char *path) {
+    (void)path;
+    return syscall(SYS_pidfd_open, getppid(), 0) >= 0;
+}
+
+/* The kernel would send signals to that process when there is something to read. */
+static bool try_owner(const char *path) {
+    (void)path;
+    return fcntl(STDIN_FILENO, F_SETOWN, getppid()) == 0;
+}
+
+static bool try_owner_of_socket(const char *path) {
+    (void)path;
+    int pair[2], owner = getppid();
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && ioctl(pair[0], FIOSETOWN, &owner) == 0;
+}
+
+/* A key for the user at a terminal; the kernel looks at the lower half of what is to be done. */
+static bool try_key(const char *path) {
+    (void)path;
+    return ioctl(STDIN_FILENO, TIOCSTI, "x") == 0;
+}
+
+static bool try_key_by_half(const char *path) {
+    (void)path;
+    return syscall(SYS_ioctl, STDIN_FILENO, (1L << 32) | TIOCSTI, "x") == 0;
+}
+
 static bool try_fork(const char *path) {
     (void)path;
     pid_t child = fork();
@@ -194,6 +237,11 @@ static bool try_dumpable(const char *path) {
     return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
 }
 
+static bool try_dumpable_by_half(const char *path) {
+    (void)path;
+    return syscall(SYS_prctl, (1L << 32) | PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
+}
+
 static bool try_is_dumpable(const char *path) {
     (void)path;
     return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
@@ -206,17 +254,35 @@ static bool try_descriptor(const char *path) {
     return fd >= 0 && opens(alias, O_WRONLY);
 }
 
+static bool try_descriptor_of_thread(const char *path) {
+    char alias[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(alias, sizeof alias, "/proc/self/task/%d/fd/%d", (int)gettid(), fd);
+    return fd >= 0 && opens(alias, O_WRONLY);
+}
+
 static bool try_root_of_thread(const char *path) {
     char alias[4200];
     snprintf(alias, sizeof alias, "/proc/self/task/%d/root%s", (int)gettid(), path);
     return opens(alias, O_WRONLY);
 }
 
+static bool try_folder_of_thread(const char *path) {
+    char alias[4200];
+    snprintf(alias, sizeof alias, "/proc/self/task/%d/cwd/%s", (int)gettid(), path);
+    return opens(alias, O_WRONLY | O_CREAT);
+}
+
+static bool try_name_of_process(const char *path) {
+    (void)path;
+    return opens("/proc/self/comm", O_WRONLY);
+}
+
 static bool try_thread_name(const char *path) {
     (void)path;
     char name[64];
     snprintf(name, sizeof name, "/proc/self/task/%d/comm", (int)gettid());
-    int fd = open(name, O_RDWR | O_CLOEXEC);
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && write(fd, "named", 5) == 5;
     if (fd >= 0)
         close(fd);
@@ -265,25 +331,55 @@ static const struct {
     const char *name;
     trial *run;
 } trials[] = {
-    TRIAL(read),           TRIAL(write),
-    TRIAL(read_and_write), TRIAL(append),
-    TRIAL(open_and_cut),   TRIAL(truncate),
-    TRIAL(create),         TRIAL(nameless),
-    TRIAL(mkdir),          TRIAL(rmdir),
-    TRIAL(fifo),           TRIAL(symlink),
-    TRIAL(link),           TRIAL(rename),
-    TRIAL(unlink),         TRIAL(chmod),
-    TRIAL(utimes),         TRIAL(setxattr),
-    TRIAL(bind),           TRIAL(connect),
-    TRIAL(internet),       TRIAL(netlink),
-    TRIAL(exec),           TRIAL(fork),
-    TRIAL(signal),         TRIAL(ptrace),
-    TRIAL(folder),         TRIAL(memory_of_parent),
-    TRIAL(parent),         TRIAL(dumpable),
-    TRIAL(descriptor),     TRIAL(thread_name),
-    TRIAL(root_of_thread), TRIAL(write_in_thread),
-    TRIAL(is_dumpable),    TRIAL(memfd),
-    TRIAL(crash),          TRIAL(descriptors_open),
+    TRIAL(read),
+    TRIAL(write),
+    TRIAL(read_and_write),
+    TRIAL(append),
+    TRIAL(open_and_cut),
+    TRIAL(truncate),
+    TRIAL(create),
+    TRIAL(nameless),
+    TRIAL(mkdir),
+    TRIAL(rmdir),
+    TRIAL(fifo),
+    TRIAL(symlink),
+    TRIAL(link),
+    TRIAL(rename),
+    TRIAL(unlink),
+    TRIAL(chmod),
+    TRIAL(utimes),
+    TRIAL(setxattr),
+    TRIAL(bind),
+    TRIAL(connect),
+    TRIAL(internet),
+    TRIAL(netlink),
+    TRIAL(exec),
+    TRIAL(exec_memory),
+    TRIAL(ring),
+    TRIAL(fork),
+    TRIAL(signal),
+    TRIAL(owner),
+    TRIAL(owner_of_socket),
+    TRIAL(pidfd),
+    TRIAL(key),
+    TRIAL(key_by_half),
+    TRIAL(ptrace),
+    TRIAL(memory_of_parent),
+    TRIAL(folder),
+    TRIAL(parent),
+    TRIAL(dumpable),
+    TRIAL(dumpable_by_half),
+    TRIAL(is_dumpable),
+    TRIAL(descriptor),
+    TRIAL(descriptor_of_thread),
+    TRIAL(root_of_thread),
+    TRIAL(folder_of_thread),
+    TRIAL(name_of_process),
+    TRIAL(thread_name),
+    TRIAL(write_in_thread),
+    TRIAL(memfd),
+    TRIAL(crash),
+    TRIAL(descriptors_open),
 };
 
 static bool run_trial(const char *text, size_t len, kn_error *err) {

@@ -380,6 +380,45 @@ static void a_worker_that_is_killed_costs_its_job_or_nothing(void **state) {
     tear_down(&b);
 }
 
+static void another_kind_of_worker_begins_when_the_last_one_has_gone(void **state) {
+    (void)state;
+    kn_image_process_options other = { .program = "/bin/true", .keep_warm_ms = PATIENCE_MS };
+    struct bench b = set_up((kn_image_process_options){ .keep_warm_ms = PATIENCE_MS });
+    expect(&b, quick, KN_JOB_DONE);
+    int first = child();
+    kn_image_process_change(b.process, &other);
+    assert_int_equal(child(), first); /* it has been told to go */
+    expect(&b, quick, KN_JOB_FAILED);
+    assert_string_equal(b.sentence, "the image worker ended by itself with status 0");
+    other.program = getenv("KUNO_PROBED");
+    other.config = config;
+    other.isolation = KN_ISOLATION_BEST_EFFORT;
+    kn_image_process_change(b.process, &other);
+    kn_image_process_limit(b.process, SOON_MS);
+    expect(&b, endless, KN_JOB_DEADLINE);
+    kn_image_process_limit(b.process, 0);
+    expect(&b, quick, KN_JOB_DONE);
+    tear_down(&b);
+}
+
+static void an_abandoned_job_is_told_of_no_more(void **state) {
+    (void)state;
+    struct bench b = set_up((kn_image_process_options){ .keep_warm_ms = PATIENCE_MS });
+    draw(&b, endless);
+    turn_until(&b, &b.progress, &b.done);
+    kn_image_process_abandon(b.process);
+    assert_int_equal(child(), 0);
+    for (int i = 0; i < 10; i++)
+        assert_true(kn_loop_turn(b.loop, 1, NULL));
+    assert_int_equal(b.done, 0);
+    expect(&b, quick, KN_JOB_DONE);
+    kn_image_process_change(b.process, &(kn_image_process_options){ .program = "/nowhere/kuno" });
+    turn_until_cold(&b);
+    draw(&b, quick); /* it has failed, and would be told in the next turn */
+    tear_down(&b);
+    assert_int_equal(b.done, 0);
+}
+
 static void other_programs_cost_a_job_each(void **state) {
     (void)state;
     static const char *const rows[][2] = {
@@ -443,6 +482,8 @@ int main(void) {
         cmocka_unit_test(a_job_that_comes_while_a_worker_leaves_gets_the_next_one),
         cmocka_unit_test(the_next_job_may_be_given_when_one_is_done),
         cmocka_unit_test(a_model_file_that_crashes_its_parser_costs_one_job),
+        cmocka_unit_test(another_kind_of_worker_begins_when_the_last_one_has_gone),
+        cmocka_unit_test(an_abandoned_job_is_told_of_no_more),
         cmocka_unit_test(a_picture_that_crashes_its_decoder_costs_one_job),
         cmocka_unit_test(reads_pictures_and_passes_on_what_is_known_of_them),
         cmocka_unit_test(sends_what_no_pipe_holds),

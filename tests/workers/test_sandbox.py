@@ -45,8 +45,10 @@ class Sandbox(WorkerCase):
     def test_files(self):
         """opens_no_file_for_writing"""
         self.try_all([(name, self.file, "EACCES") for name in (
-            "write", "read_and_write", "append", "open_and_cut", "descriptor", "root_of_thread", "write_in_thread")]
-            + [("create", self.new, "EACCES"), ("nameless", self.folder, "EACCES"),
+            "write", "read_and_write", "append", "open_and_cut", "descriptor", "descriptor_of_thread", "root_of_thread",
+            "write_in_thread")]
+            + [("create", self.new, "EACCES"), ("folder_of_thread", "new", "EACCES"), ("name_of_process", "", "EACCES"),
+               ("nameless", self.folder, "EACCES"),
                ("create", "/dev/shm/kuno-test", "EACCES"), ("read_and_write", "/dev/zero", "EACCES")], ["files"])
 
     def test_names(self):
@@ -63,14 +65,21 @@ class Sandbox(WorkerCase):
         """reaches_no_network_and_no_other_program"""
         self.try_all([("internet", "", "EAFNOSUPPORT"), ("netlink", "", "EAFNOSUPPORT"), ("bind", self.new, "EPERM"),
                       ("connect", self.new, "EPERM"), ("exec", "/bin/true", "EPERM"), ("fork", "", "EPERM"),
-                      ("signal", "", "EPERM")], ["system-calls"])
+                      ("exec_memory", "", "EPERM"), ("ring", "", "EPERM")], ["system-calls"])
+
+    def test_signals(self):
+        """reaches_no_process_by_signals_and_no_user_by_keys"""
+        self.try_all([(name, "", "EPERM") for name in
+                      ("signal", "owner", "owner_of_socket", "pidfd", "key", "key_by_half")], ["system-calls"])
 
     def test_processes(self):
         """sees_nothing_of_other_processes"""
         self.try_all([("parent", name, "EACCES") for name in
                       ("cmdline", "environ", "maps", "mem", "status", "stat", "comm", "exe", "root/etc/hostname")]
                      + [("read", "/proc/1/status", "EACCES"), ("folder", "/proc", "EACCES"),
-                        ("folder", "/proc/1", "EACCES"), ("folder", "/proc/1/task", "EACCES")], ["files"])
+                        ("folder", "/proc/1", "EACCES"), ("folder", "/proc/1/task", "EACCES"),
+                        *[("read", path, "EACCES") for path in ("/proc/kcore", "/proc/kmsg") if os.path.exists(path)]],
+                     ["files"])
 
     def test_needed(self):
         """can_do_what_computing_and_drivers_need"""
@@ -80,7 +89,8 @@ class Sandbox(WorkerCase):
 
     def test_privacy(self):
         """leaves_no_core_and_cannot_be_looked_into"""
-        self.try_all([("dumpable", "", "EPERM"), ("is_dumpable", "", "0")], ["system-calls"])
+        self.try_all([("dumpable", "", "EPERM"), ("dumpable_by_half", "", "EPERM"), ("is_dumpable", "", "0")],
+                     ["system-calls"])
         with self.session(program=PROBED) as session:
             session.hear()
             limits = open(f"/proc/{session.process.pid}/limits", encoding="ascii").read()

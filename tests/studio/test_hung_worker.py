@@ -1,0 +1,66 @@
+"""Workers of `kuno serve` that do not end by themselves: each case waits for the 90 seconds that they are given."""
+
+import os
+import signal
+import time
+import unittest
+
+import tap
+from studio import agreement
+from studio.rig import PATIENCE
+from studio.serve import Probed, Serve, is_alive, wait_until_gone
+
+GRACE_S = 90
+
+
+class Hung(unittest.TestCase):
+    def test_a_worker_that_does_not_stop_is_killed_after_its_grace_and_recovery_is_required(self):
+        with Serve() as rig:
+            job = rig.job("a boat", batch=8)
+            rig.running(job)
+            (worker,) = rig.workers()
+            os.kill(worker, signal.SIGSTOP)
+            begun = time.monotonic()
+            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            waits = rig.job("waits")
+            while time.monotonic() - begun < GRACE_S - 5:
+                self.assertEqual(rig.get(f"/jobs/{job}?wait_ms=2000")["state"], "running")
+                self.assertEqual(rig.workers(), [worker])
+                self.assertFalse(rig.status()["admission"]["recovery_required"])
+            ended = rig.ended(job)
+            self.assertEqual(ended["state"], "cancelled")
+            self.assertGreater(time.monotonic() - begun, GRACE_S - 1)
+            self.assertEqual(rig.workers(), [])
+            self.assertEqual(rig.status()["admission"]["state"], "recovery_required")
+            self.assertEqual(rig.get(f"/jobs/{waits}?wait_ms=5000")["results"], [])  # nothing more is begun
+
+            # What a person then does.
+            marker = os.path.join(rig.folder, "upstream-in-flight")
+            rig.end()
+            self.assertTrue(os.path.exists(marker))
+            os.unlink(marker)
+            rig.begin()
+            self.assertEqual(rig.ended(waits)["state"], "completed")
+            self.assertFalse(rig.status()["admission"]["recovery_required"])
+            agreement.check(self, rig)
+
+    def test_a_hung_worker_does_not_outlive_its_server_for_long(self):
+        with Probed() as rig:
+            job = rig.job(profile="hang")
+            end = time.monotonic() + PATIENCE
+            while not rig.workers() and time.monotonic() < end:
+                time.sleep(0.05)
+            (worker,) = rig.workers()
+            time.sleep(2)  # it hangs by then
+            rig.post(f"/jobs/{job}/cancel")
+            rig.end(signal.SIGKILL)
+            begun = time.monotonic()
+            time.sleep(GRACE_S - 10)
+            self.assertTrue(is_alive(worker))
+            self.assertEqual(wait_until_gone([worker], PATIENCE), [])
+            self.assertGreater(time.monotonic() - begun, GRACE_S - 1)
+            rig.begin()
+            self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+
+tap.main()
