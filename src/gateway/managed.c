@@ -5,7 +5,7 @@
 
 #include "gateway/refusal.h"
 
-enum { FACTS_MAX = 64, FACTS_MS = 10 * 1000, VERSION_MS = 10 * 1000, VERSION_BYTES = 4096 };
+enum { FACTS_MAX = 64, FACTS_MS = 10 * 1000 };
 
 struct kn_managed {
     kn_gateway *g;
@@ -58,6 +58,7 @@ static void upstream_has_answered(void *ctx, const kn_call_result *answer) {
     kn_request *r = ctx;
     kn_managed *m = r->g->managed;
     r->call = NULL;
+    kn_presence_take(&r->g->presence, answer);
     if (answer->end != KN_CALL_ANSWERED) {
         refuse(r, 502);
         return;
@@ -69,11 +70,8 @@ static void upstream_has_answered(void *ctx, const kn_call_result *answer) {
 
 /* Nothing is unloaded for an upstream that is not there. */
 static void stop_workers_and_pass(kn_request *r) {
-    const kn_call_request request = {
-        .method = "GET", .target = "/api/version", .answer_limit = VERSION_BYTES, .within_ms = VERSION_MS
-    };
     r->stage = KN_STAGE_ASKS;
-    if (!kn_call_start(r->g->upstream, &request, upstream_has_answered, r, &r->call, NULL))
+    if (!kn_call_start(r->g->upstream, &kn_presence_question, upstream_has_answered, r, &r->call, NULL))
         refuse(r, 502);
 }
 
