@@ -51,15 +51,20 @@ static void begin(kn_admission *a, kn_ticket *t, uint64_t now_ms) {
     a->hooks->mark(a->ctx);
 }
 
-static void release(kn_admission *a, uint64_t now_ms) {
-    a->lease = KN_LEASE_FREE;
-    a->holder = NULL;
+/* The first in line, if it can be somebody's turn. */
+static void call_next(kn_admission *a, uint64_t now_ms) {
     kn_admission_tick(a, now_ms); /* who is too late is too late, even if it would be their turn now */
     kn_ticket *t = a->first;
-    if (!t || a->lease != KN_LEASE_FREE)
+    if (!t || a->lease != KN_LEASE_FREE || a->paused)
         return;
     step_out(a, t);
     begin(a, t, now_ms);
+}
+
+static void release(kn_admission *a, uint64_t now_ms) {
+    a->lease = KN_LEASE_FREE;
+    a->holder = NULL;
+    call_next(a, now_ms);
 }
 
 static void clear(kn_admission *a) {
@@ -68,19 +73,25 @@ static void clear(kn_admission *a) {
     a->hooks->clear(a->ctx);
 }
 
+static bool is_free(const kn_admission *a) {
+    return a->lease == KN_LEASE_FREE && !a->first;
+}
+
+bool kn_admission_refuses(const kn_admission *a, kn_refusal *why) {
+    *why = a->recovery_required ? KN_REFUSED_RECOVERY
+           : a->stopping        ? KN_REFUSED_STOPPING
+           : a->paused          ? KN_REFUSED_PAUSED
+                                : KN_REFUSED_QUEUE_FULL;
+    return *why != KN_REFUSED_QUEUE_FULL || (!is_free(a) && a->queued >= a->queue_limit);
+}
+
 void kn_admission_enter(kn_admission *a, kn_ticket *t, kn_work work, uint64_t now_ms) {
+    kn_refusal why;
     t->work = work;
-    bool free = a->lease == KN_LEASE_FREE && !a->first;
-    if (a->recovery_required) {
-        refuse(a, t, KN_REFUSED_RECOVERY);
-    } else if (a->stopping) {
-        refuse(a, t, KN_REFUSED_STOPPING);
-    } else if (a->paused) {
-        refuse(a, t, KN_REFUSED_PAUSED);
-    } else if (free) {
+    if (kn_admission_refuses(a, &why)) {
+        refuse(a, t, why);
+    } else if (is_free(a)) {
         begin(a, t, now_ms);
-    } else if (a->queued >= a->queue_limit) {
-        refuse(a, t, KN_REFUSED_QUEUE_FULL);
     } else {
         t->state = KN_TICKET_WAITS;
         t->until_ms = now_ms + a->queue_timeout_ms;
@@ -135,7 +146,14 @@ void kn_admission_cleared(kn_admission *a, bool done, uint64_t now_ms) {
 
 void kn_admission_pause(kn_admission *a) {
     a->paused = true;
-    refuse_all(a, KN_REFUSED_PAUSED);
+}
+
+bool kn_admission_resume(kn_admission *a, uint64_t now_ms) {
+    if (a->recovery_required)
+        return false;
+    a->paused = false;
+    call_next(a, now_ms);
+    return true;
 }
 
 void kn_admission_stop(kn_admission *a) {
@@ -146,13 +164,6 @@ void kn_admission_stop(kn_admission *a) {
 void kn_admission_require_recovery(kn_admission *a) {
     a->recovery_required = true;
     refuse_all(a, KN_REFUSED_RECOVERY);
-}
-
-bool kn_admission_resume(kn_admission *a) {
-    if (a->recovery_required)
-        return false;
-    a->paused = false;
-    return true;
 }
 
 bool kn_admission_is_active(const kn_admission *a) {

@@ -5,6 +5,9 @@
  *                 └► refused: paused, line full or slow,   └► not certain: nobody any more, until a person has looked
  *                    stopping, recovery required
  *
+ * While it is paused nobody new is let in, and nobody's turn comes; those in line keep their places, and their time
+ * runs.
+ *
  * A machine of states without clock, disk or sockets: it is told the time with each call, asks for the marker to be
  * written and removed (state.h) and is told when that is done, and says who is granted or refused. Between `mark` and
  * kn_admission_marked, and between `clear` and kn_admission_cleared, nobody is granted anything. So what holds for it
@@ -63,6 +66,9 @@ typedef struct kn_admission {
 void kn_admission_init(kn_admission *a, size_t queue_limit, uint64_t queue_timeout_ms, const kn_admission_hooks *hooks,
                        void *ctx);
 
+/* Whether somebody who entered now would be refused at once. */
+bool kn_admission_refuses(const kn_admission *a, kn_refusal *why);
+
 /* Exactly one of granted and refused follows, maybe at once, unless the ticket leaves before. */
 void kn_admission_enter(kn_admission *a, kn_ticket *t, kn_work work, uint64_t now_ms);
 
@@ -76,13 +82,15 @@ void kn_admission_finish(kn_admission *a, kn_ticket *t, bool certain, uint64_t n
 void kn_admission_marked(kn_admission *a, bool done, uint64_t now_ms);
 void kn_admission_cleared(kn_admission *a, bool done, uint64_t now_ms);
 
-/* Refuses what waits and what comes; what is granted goes on. */
+/* Refuses what comes, keeps what waits; what is granted goes on. */
 void kn_admission_pause(kn_admission *a);
+
+/* Those in line go on. False while recovery is required: that does not end by being asked to. */
+bool kn_admission_resume(kn_admission *a, uint64_t now_ms);
+
+/* Refuses what waits and what comes; what is granted goes on. */
 void kn_admission_stop(kn_admission *a);
 void kn_admission_require_recovery(kn_admission *a);
-
-/* False while recovery is required: that does not end by being asked to. */
-bool kn_admission_resume(kn_admission *a);
 
 /* Whether somebody holds the lease, or its marker is still being removed. */
 bool kn_admission_is_active(const kn_admission *a);

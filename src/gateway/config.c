@@ -21,6 +21,7 @@ enum {
     CONTEXT_MAX = 1 << 24, /* tokens; far beyond any model */
     DEVICE_INDEX_MAX = 255,
     STATE_DIR_BYTES = PATH_MAX / 2, /* the rest is for what lies in there */
+    CLIENT_RATE_MAX = 1 << 30,
 };
 
 #define STUDIO_ADDRESS "127.0.0.1:39151"
@@ -40,6 +41,7 @@ static void set_defaults(kn_config *c) {
         .connect_timeout_ms = 5000,
         .header_timeout_ms = 10 * MINUTE_MS,
         .stream_idle_timeout_ms = 5 * MINUTE_MS,
+        .client = { .grace_ms = MINUTE_MS / 2, .rate = 16 << 10, .most_ms = 10 * MINUTE_MS },
         .reserve_bytes = 1 << 30,
         .image = { .timeout_s = HOUR_S, .workflows = (1u << KN_WORKFLOWS) - 1 },
     };
@@ -390,6 +392,9 @@ enum {
     CONNECT_TIMEOUT,
     HEADER_TIMEOUT,
     IDLE_TIMEOUT,
+    CLIENT_WAIT,
+    CLIENT_RATE,
+    CLIENT_WAIT_MAX,
     MANAGED,
     STUDIO,
     IMAGE,
@@ -405,6 +410,9 @@ static const char *const config_keys[] = {
     [CONNECT_TIMEOUT] = "connect_timeout_ms",
     [HEADER_TIMEOUT] = "header_timeout_ms",
     [IDLE_TIMEOUT] = "stream_idle_timeout_ms",
+    [CLIENT_WAIT] = "client_wait_ms",
+    [CLIENT_RATE] = "client_min_rate",
+    [CLIENT_WAIT_MAX] = "client_wait_max_ms",
     [MANAGED] = "managed",
     [STUDIO] = "studio",
     [IMAGE] = "image",
@@ -426,6 +434,9 @@ static void read_config(kn_json_reader *j, kn_config *c) {
         case CONNECT_TIMEOUT: read_u32(&f, 1, 10 * MINUTE_MS, &c->connect_timeout_ms); break;
         case HEADER_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->header_timeout_ms); break;
         case IDLE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->stream_idle_timeout_ms); break;
+        case CLIENT_WAIT: kn_form_u64(&f, 1, DAY_MS, &c->client.grace_ms); break;
+        case CLIENT_RATE: kn_form_u64(&f, 1, CLIENT_RATE_MAX, &c->client.rate); break;
+        case CLIENT_WAIT_MAX: kn_form_u64(&f, 1, DAY_MS, &c->client.most_ms); break;
         case MANAGED: read_managed(&f, c); break;
         case STUDIO: read_studio(&f, c); break;
         case IMAGE: read_image(&f, &c->image, &warm); break;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http/patience.h"
 #include "workers/ollama_worker.h"
 
 #define KN_CONFIG_PATH "/etc/kuno/config.json"
@@ -38,6 +39,7 @@ typedef struct kn_config {
     char *state_dir; /* absolute */
     uint32_t queue_limit, max_connections;
     uint32_t queue_timeout_ms, connect_timeout_ms, header_timeout_ms, stream_idle_timeout_ms;
+    kn_patience client;     /* with clients that send their request, or take their answer, slowly */
     uint64_t reserve_bytes; /* of each device, never given to models */
     size_t worker_count;    /* 0: everything goes to the upstream */
     kn_worker_config workers[KN_WORKERS_MAX];

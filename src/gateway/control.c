@@ -62,7 +62,7 @@ static void version_came(void *ctx, const kn_call_result *r) {
 
 static void status_route(kn_exchange *x, kn_span body) {
     (void)body;
-    status_visit *s = begin_visit(x, sizeof *s, give_up_status);
+    status_visit *s = kn_route_is_bare(x) ? begin_visit(x, sizeof *s, give_up_status) : NULL;
     if (!s)
         return;
     kn_gateway *g = s->visit.g;
@@ -91,7 +91,7 @@ static void resources_seen(kn_look *l, json_t *report) {
 
 static void resources_route(kn_exchange *x, kn_span body) {
     (void)body;
-    resources_visit *r = begin_visit(x, sizeof *r, give_up_resources);
+    resources_visit *r = kn_route_is_bare(x) ? begin_visit(x, sizeof *r, give_up_resources) : NULL;
     if (!r)
         return;
     r->look.seen = resources_seen;
@@ -101,6 +101,8 @@ static void resources_route(kn_exchange *x, kn_span body) {
 static void learning_route(kn_exchange *x, kn_span body) {
     (void)body;
     const kn_gateway *g = kn_exchange_listener(x);
+    if (!kn_route_is_bare(x))
+        return;
     kn_reply_json(x, 200,
                   g->managed ? kn_crew_learning_json(kn_managed_crew(g->managed)) : json_pack("{s:[]}", "workers"));
 }
@@ -255,7 +257,7 @@ static bool check_pause(kn_exchange *x, kn_span body, uint64_t *wait_ms) {
 static void pause_route(kn_exchange *x, kn_span body) {
     kn_gateway *g = kn_exchange_listener(x);
     uint64_t wait_ms = 0;
-    if (!check_pause(x, body, &wait_ms))
+    if (!kn_route_is_bare(x) || !check_pause(x, body, &wait_ms))
         return;
     kn_admission_pause(kn_lease_admission(g->lease));
     kn_gateway_log(g, "admission is paused");
@@ -278,7 +280,9 @@ static void pause_route(kn_exchange *x, kn_span body) {
 static void resume_route(kn_exchange *x, kn_span body) {
     (void)body;
     kn_gateway *g = kn_exchange_listener(x);
-    if (!kn_admission_resume(kn_lease_admission(g->lease))) {
+    if (!kn_route_is_bare(x))
+        return;
+    if (!kn_lease_resume(g->lease)) {
         kn_reply_problem(x, &(kn_problem){ .status = 409,
                                            .code = "recovery_required",
                                            .title = "Recovery is required",

@@ -89,6 +89,9 @@ void kn_crew_place(kn_crew *p, kn_crew_job *j);
 /* The same for a request that only has its model unloaded: it goes where that is loaded. False: it is not. */
 bool kn_crew_place_at_holder(kn_crew *p, kn_crew_job *j);
 
+/* Whether a worker has had this model loaded as it should be, since the start. */
+bool kn_crew_has_verified(const kn_crew *p, const kn_digest *digest);
+
 /* A job that was placed has ended; certain: by its own end. */
 void kn_crew_finish(kn_crew *p, kn_crew_job *j, bool certain);
 

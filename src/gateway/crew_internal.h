@@ -76,6 +76,7 @@ struct kn_crew {
     size_t kind_count;
     struct {
         kn_digest digest, weights;
+        bool verified;          /* it was loaded as it should be */
     } kinds[KN_CREW_KINDS_MAX]; /* models that were placed, the last one first */
 
     /* The job. */
@@ -125,6 +126,7 @@ const kn_resident *kn_member_find(const kn_member *m, const kn_digest *weights);
 /* crew_look.c: what a model's loads are known by: the digest of its weights, or its own where those are not known. */
 const kn_digest *kn_crew_weights(const kn_crew *p, const kn_digest *digest);
 void kn_crew_note_weights(kn_crew *p, const kn_digest *digest, const kn_digest *weights);
+void kn_crew_note_verified(kn_crew *p, const kn_digest *digest);
 
 /* crew_look.c: what memory is used and free, now; baselines are learnt on the way. */
 void kn_crew_measure(kn_crew *p, kn_crew_step *then);

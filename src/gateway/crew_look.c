@@ -15,23 +15,40 @@ void kn_crew_forget_list(kn_member *m) {
     kn_residents_free(&m->residents);
 }
 
-const kn_digest *kn_crew_weights(const kn_crew *p, const kn_digest *digest) {
-    for (size_t i = 0; i < p->kind_count; i++)
-        if (strcmp(p->kinds[i].digest.text, digest->text) == 0)
-            return &p->kinds[i].weights;
-    return digest;
-}
-
-void kn_crew_note_weights(kn_crew *p, const kn_digest *digest, const kn_digest *weights) {
+/* Among the models that were placed; behind them: it is none. */
+static size_t find_kind(const kn_crew *p, const kn_digest *digest) {
     size_t i = 0;
     while (i < p->kind_count && strcmp(p->kinds[i].digest.text, digest->text) != 0)
         i++;
+    return i;
+}
+
+const kn_digest *kn_crew_weights(const kn_crew *p, const kn_digest *digest) {
+    size_t i = find_kind(p, digest);
+    return i < p->kind_count ? &p->kinds[i].weights : digest;
+}
+
+void kn_crew_note_weights(kn_crew *p, const kn_digest *digest, const kn_digest *weights) {
+    size_t i = find_kind(p, digest);
+    bool verified = i < p->kind_count && p->kinds[i].verified;
     if (i == p->kind_count && p->kind_count < KN_CREW_KINDS_MAX)
         p->kind_count++;
     i = KN_MIN(i, p->kind_count - 1);
     memmove(&p->kinds[1], &p->kinds[0], i * sizeof p->kinds[0]);
     p->kinds[0].digest = *digest;
     p->kinds[0].weights = weights->text[0] ? *weights : *digest;
+    p->kinds[0].verified = verified;
+}
+
+void kn_crew_note_verified(kn_crew *p, const kn_digest *digest) {
+    size_t i = find_kind(p, digest);
+    if (i < p->kind_count)
+        p->kinds[i].verified = true;
+}
+
+bool kn_crew_has_verified(const kn_crew *p, const kn_digest *digest) {
+    size_t i = find_kind(p, digest);
+    return i < p->kind_count && p->kinds[i].verified;
 }
 
 const kn_resident *kn_member_find(const kn_member *m, const kn_digest *weights) {

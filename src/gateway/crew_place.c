@@ -43,11 +43,17 @@ void kn_crew_give(kn_crew *p) {
     j->placed(j, kn_worker_upstream(p->member->worker));
 }
 
+/* What the worker holds has been seen to be what it should be. */
+static void give_verified(kn_crew *p) {
+    kn_crew_note_verified(p, &p->job->digest);
+    kn_crew_give(p);
+}
+
 static void member_is_reserved(kn_crew *p) {
     if (!p->marker_done)
         kn_crew_refuse(p, KN_JOB_STATE);
     else if (p->plan.kind == KN_PLACE_REUSE)
-        kn_crew_give(p);
+        give_verified(p);
     else
         kn_crew_load(p);
 }
@@ -244,7 +250,7 @@ static void measured_after_load(kn_crew *p) {
     if (now.known && p->used_before && now.bytes > p->used_before)
         f.bytes = KN_MAX(f.bytes, now.bytes - p->used_before);
     kn_learning_saw_load(&m->learning, &f);
-    kn_crew_give(p);
+    give_verified(p);
 }
 
 /* What is listed must be what was asked for, as it was asked for, wholly on the device. */
@@ -269,7 +275,7 @@ static void listed_after_load(kn_crew *p) {
             return;
         }
         kn_learning_saw_load(&m->learning, &f);
-        kn_crew_give(p);
+        give_verified(p);
     }
 }
 

@@ -135,6 +135,7 @@ static bool make_servers(kn_gateway *g, kn_error *err) {
     kn_server_limits limits = kn_server_limits_default();
     limits.connections = g->config->max_connections;
     limits.body_ms = g->config->stream_idle_timeout_ms;
+    limits.patience = g->config->client;
     g->guard.port = kn_address_port(&g->config->control);
     g->public_guard = g->guard;
     g->public_guard.port = kn_address_port(&g->config->listen);

@@ -88,7 +88,10 @@ static void refuse_turn(const picture *p, kn_refusal why) {
                                .title = "The state directory cannot be written",
                                .retry_after_s = RETRY_LATE_S },
     };
-    refuse(p, &rows[why]);
+    kn_problem problem = rows[why];
+    if (why == KN_REFUSED_QUEUE_FULL && !p->images->g->config->queue_limit)
+        problem.detail = "Another request is at work, and none may wait for it (queue_limit)";
+    refuse(p, &problem);
 }
 
 /* What a job's end means for its client. Words of the worker are for people at this machine: they stay here. */
@@ -437,7 +440,7 @@ static const kn_service service = { .collected = on_collected, .end = on_end };
 
 void kn_images_serve(kn_images *m, kn_exchange *x, const kn_head *head) {
     kn_exchange_hand_over(x, &service);
-    if (!may_begin(m, x, head))
+    if (!kn_route_is_bare(x) || !may_begin(m, x, head))
         return;
     kn_router_request(routes, KN_COUNT(routes), x, head);
     if (collects(x))

@@ -128,6 +128,12 @@ void kn_lease_finish(kn_lease *l, kn_entry *e, bool certain) {
         tell_change(l);
 }
 
+bool kn_lease_resume(kn_lease *l) {
+    bool resumed = kn_admission_resume(&l->admission, kn_loop_now_ms(l->loop));
+    set_timer(l);
+    return resumed;
+}
+
 kn_admission *kn_lease_admission(kn_lease *l) {
     return &l->admission;
 }

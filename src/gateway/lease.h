@@ -29,7 +29,10 @@ void kn_lease_enter(kn_lease *l, kn_entry *e, kn_work work);
 void kn_lease_leave(kn_lease *l, kn_entry *e);
 void kn_lease_finish(kn_lease *l, kn_entry *e, bool certain);
 
-/* For looking, and for pause, resume and stop. */
+/* Ends a pause; false while recovery is required. */
+bool kn_lease_resume(kn_lease *l);
+
+/* For looking, and for pause and stop. */
 kn_admission *kn_lease_admission(kn_lease *l);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct source {
 
 struct kn_loaded {
     kn_request *request;
-    size_t count, out;
+    size_t count, out, answered;
     source sources[KN_WORKERS_MAX + 1]; /* the workers, then the upstream */
 };
 
@@ -87,7 +87,9 @@ static void answer(kn_loaded *l) {
     kn_request *r = l->request;
     KN_AUTO_BUF text;
     kn_buf_init(&text, ANSWERS_BYTES);
-    if (put_together(l, &text))
+    if (!l->answered)
+        kn_refuse_status(r->x, r->kind.dialect, 502);
+    else if (put_together(l, &text))
         kn_exchange_reply(
             r->x, &(kn_reply){
                       .status = 200, .type = "application/json; charset=utf-8", .body = text.data, .len = text.len });
@@ -99,8 +101,10 @@ static void list_came(void *ctx, const kn_call_result *result) {
     source *s = ctx;
     s->call = NULL;
     s->loaded->out--;
-    if (result->end != KN_CALL_ANSWERED || result->status != 200 ||
-        !kn_loaded_add(&s->models, result->body.data, result->body.len))
+    if (result->end == KN_CALL_ANSWERED && result->status == 200 &&
+        kn_loaded_add(&s->models, result->body.data, result->body.len))
+        s->loaded->answered++;
+    else
         kn_buf_clear(&s->models);
     if (!s->loaded->out)
         answer(s->loaded);

@@ -9,7 +9,7 @@
  * upstream's to judge, and gets its list alone. */
 bool kn_loaded_is_asked(const kn_gateway *g, const kn_head *head);
 
-/* Answers it, sooner or later. Whoever does not answer in time is left out. */
+/* Answers it, sooner or later. Whoever does not answer in time is left out; if nobody answers, that is an error. */
 void kn_loaded_answer(kn_request *r);
 
 /* The exchange is over: gives up what is under way, and the request's memory. */

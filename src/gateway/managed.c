@@ -24,14 +24,10 @@ static void finish_unserved(kn_request *r) {
     kn_request_finish(r, true);
 }
 
-static void refuse(kn_request *r, void (*with)(kn_exchange *x, kn_dialect dialect)) {
+static void refuse(kn_request *r, unsigned status) {
     if (r->x)
-        with(r->x, r->kind.dialect);
+        kn_refuse_status(r->x, r->kind.dialect, status);
     finish_unserved(r);
-}
-
-static void say_too_large(kn_exchange *x, kn_dialect dialect) {
-    kn_refuse_status(x, dialect, 413);
 }
 
 /* ---- to the upstream ---- */
@@ -58,11 +54,25 @@ static void workers_have_stopped(void *ctx, bool certain) {
     }
 }
 
-static void stop_workers_and_pass(kn_request *r) {
+static void upstream_has_answered(void *ctx, const kn_call_result *answer) {
+    kn_request *r = ctx;
     kn_managed *m = r->g->managed;
+    r->call = NULL;
+    kn_presence_take(&r->g->presence, answer);
+    if (answer->end != KN_CALL_ANSWERED) {
+        refuse(r, 502);
+        return;
+    }
     r->stage = KN_STAGE_STOP;
     m->stops = r;
     kn_crew_stop(m->crew, NULL, workers_have_stopped, m);
+}
+
+/* Nothing is unloaded for an upstream that is not there. */
+static void stop_workers_and_pass(kn_request *r) {
+    r->stage = KN_STAGE_ASKS;
+    if (!kn_call_start(r->g->upstream, &kn_presence_question, upstream_has_answered, r, &r->call, NULL))
+        refuse(r, 502);
 }
 
 /* ---- to a worker ---- */
@@ -104,18 +114,28 @@ static void remember_facts(kn_managed *m, const kn_digest *digest, const kn_mode
     m->facts[0].facts = *f;
 }
 
-/* Who cannot be described is served by the upstream, which will say why. */
+static void refuse_model(kn_request *r) {
+    if (r->x)
+        kn_refuse_model(r->x, r->kind.dialect, r->wish.model, r->kind.input);
+    finish_unserved(r);
+}
+
+/* What the upstream describes in a way that is not understood it must serve itself. */
 static void facts_came(void *ctx, const kn_call_result *answer) {
     kn_request *r = ctx;
     kn_model_facts f;
-    r->facts = NULL;
-    if (answer->end != KN_CALL_ANSWERED || answer->status != 200 ||
-        !kn_model_facts_read(answer->body.data, answer->body.len, &f, NULL)) {
+    bool answered = answer->end == KN_CALL_ANSWERED;
+    r->call = NULL;
+    if (answered && answer->status == 200 && kn_model_facts_read(answer->body.data, answer->body.len, &f, NULL)) {
+        remember_facts(r->g->managed, &r->job.digest, &f);
+        place(r, &f);
+    } else if (answered && answer->status == 404) { /* deleted since it was listed */
+        refuse_model(r);
+    } else if (answered || answer->end == KN_CALL_TOO_LARGE) {
         stop_workers_and_pass(r);
-        return;
+    } else {
+        refuse(r, 502);
     }
-    remember_facts(r->g->managed, &r->job.digest, &f);
-    place(r, &f);
 }
 
 static void ask_for_facts(kn_request *r) {
@@ -125,11 +145,11 @@ static void ask_for_facts(kn_request *r) {
     const kn_call_request request = {
         .method = "POST", .target = "/api/show", .json = text, .answer_limit = KN_FACTS_BYTES, .within_ms = FACTS_MS
     };
-    r->stage = KN_STAGE_FACTS;
-    bool ok = text && kn_call_start(r->g->upstream, &request, facts_came, r, &r->facts, NULL);
+    r->stage = KN_STAGE_ASKS;
+    bool ok = text && kn_call_start(r->g->upstream, &request, facts_came, r, &r->call, NULL);
     free(text);
     if (!ok)
-        stop_workers_and_pass(r);
+        refuse(r, 502);
 }
 
 /* A description never changes without the digest. */
@@ -152,18 +172,12 @@ static void pass_to_holder(kn_request *r) {
         pass(r);
 }
 
-static void decide(kn_request *r, const kn_model *model) {
-    bool is_cloud_name = kn_name_is_cloud(r->wish.model), unloads = r->wish.at_once && !r->wish.has_input;
-    if (model ? model->remote : is_cloud_name) {
-        pass(r);
-        return;
-    }
-    if (!model || is_cloud_name) {
-        stop_workers_and_pass(r);
-        return;
-    }
+/* A model of the catalogue that is not elsewhere. */
+static void serve_model(kn_request *r, const kn_model *model) {
+    bool unloads = r->wish.at_once && !r->wish.has_input;
     if (r->wish.loads_otherwise) {
-        refuse(r, kn_refuse_option);
+        kn_refuse_option(r->x, r->kind.dialect);
+        finish_unserved(r);
         return;
     }
     r->job = (kn_crew_job){ .wish = &r->wish,
@@ -179,44 +193,85 @@ static void decide(kn_request *r, const kn_model *model) {
         find_facts(r);
 }
 
+static void look_up(kn_request *r, bool again);
+
 static void catalog_is_ready(kn_catalog_wait *w) {
     kn_request *r = KN_HOLDER(w, kn_request, catalog);
-    decide(r, kn_catalog_find(kn_meter_catalog(r->g->meter), r->wish.model, strlen(r->wish.model)));
+    const kn_meter *meter = r->g->meter;
+    const kn_model *model = kn_catalog_find(kn_meter_last_catalog(meter), r->wish.model, strlen(r->wish.model));
+    bool fresh = kn_meter_catalog_is_fresh(meter), is_cloud_name = kn_name_is_cloud(r->wish.model);
+    bool placeable = r->clear && r->kind.load && !is_cloud_name;
+    if (model ? model->remote : is_cloud_name)
+        pass(r);
+    else if (!fresh && !(model && placeable && kn_crew_has_verified(r->g->managed->crew, &model->digest)))
+        refuse(r, 502);
+    else if (!model && !r->looked_again)
+        look_up(r, true);
+    else if (!model)
+        refuse_model(r);
+    else if (placeable)
+        serve_model(r, model);
+    else
+        stop_workers_and_pass(r);
 }
 
-void kn_managed_collected(kn_request *r, kn_span body, bool complete) {
-    if (!complete) {
-        refuse(r, say_too_large);
-    } else if (!kn_wish_read(body, r->kind.input, r->kind.native, &r->wish)) {
-        stop_workers_and_pass(r);
-    } else {
-        r->stage = KN_STAGE_CATALOG;
-        r->catalog.ready = catalog_is_ready;
+/* What is not listed may have come since the list was read, without our knowledge. */
+static void look_up(kn_request *r, bool again) {
+    r->stage = KN_STAGE_CATALOG;
+    r->looked_again = again;
+    r->catalog.ready = catalog_is_ready;
+    if (again)
+        kn_meter_refresh_since(r->g->meter, kn_loop_now_ms(r->g->loop), &r->catalog);
+    else
         kn_meter_refresh(r->g->meter, &r->catalog);
-    }
+}
+
+/* Where it is not certain that the body is understood as the upstream does, its model's name may still be plain. */
+static bool read_name(kn_request *r, kn_span body) {
+    kn_observer o;
+    kn_observer_begin(&o, r->kind.input);
+    kn_observer_feed(&o, body.data, body.len);
+    bool ok = kn_observer_result(&o) != KN_OBSERVED_UNCLEAR && o.name[0];
+    if (ok)
+        memcpy(r->wish.model, o.name, sizeof r->wish.model);
+    explicit_bzero(&o, sizeof o);
+    return ok;
+}
+
+bool kn_managed_begin(kn_request *r) {
+    bool reads = r->kind.observed && !r->compressed;
+    if (!reads)
+        return true;
+    r->stage = KN_STAGE_BODY;
+    kn_exchange_collect(r->x, KN_MANAGED_BODY_MAX);
+    return false;
+}
+
+bool kn_managed_collected(kn_request *r, kn_span body, bool complete) {
+    r->stage = KN_STAGE_NONE;
+    r->clear = complete && kn_wish_read(body, r->kind.input, r->kind.native, &r->wish);
+    r->named = r->clear || (complete && read_name(r, body));
+    if (!r->named)
+        kn_refuse_status(r->x, r->kind.dialect, complete ? 400 : 413);
+    return r->named;
 }
 
 void kn_managed_serve(kn_request *r) {
-    if (r->kind.class == KN_ROUTE_CATALOG) {
+    if (r->kind.class == KN_ROUTE_CATALOG)
         pass(r);
-    } else if (r->kind.load && !r->compressed) {
-        r->stage = KN_STAGE_BODY;
-        kn_exchange_collect(r->x, KN_MANAGED_BODY_MAX);
-    } else {
+    else if (r->named)
+        look_up(r, false);
+    else
         stop_workers_and_pass(r);
-    }
 }
 
 void kn_managed_left(kn_request *r) {
-    switch (r->stage) {
-    case KN_STAGE_BODY: break;
-    case KN_STAGE_CATALOG: kn_meter_forget(r->g->meter, &r->catalog); break;
-    case KN_STAGE_FACTS:
-        if (r->facts)
-            kn_call_cancel(r->facts);
-        break;
-    default: return; /* goes on to its end by itself */
-    }
+    if (r->stage == KN_STAGE_CATALOG)
+        kn_meter_forget(r->g->meter, &r->catalog);
+    else if (r->stage == KN_STAGE_ASKS)
+        kn_call_cancel(r->call);
+    else
+        return; /* goes on to its end by itself */
     finish_unserved(r);
 }
 

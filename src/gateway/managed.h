@@ -2,10 +2,15 @@
  *
  *     names a model of the catalogue ─► the crew finds it a worker
  *     names one that runs elsewhere  ─► the upstream, which sends it there
+ *     names one that is not listed   ─► refused, and nothing else happens
  *     changes the catalogue          ─► the upstream, which owns it
  *     anything else                  ─► all workers are stopped, then the upstream: it may load what it likes
  *
- * The body is read into memory when the request's turn has come, so there is one at a time. Internal to the room. */
+ * A body that names a model is read into memory first; only then does the request wait for its turn, so that nobody's
+ * turn is spent on waiting for a client. How much there is in memory together the server limits.
+ *
+ * Where the upstream does not answer, models that it was last known to have are served as long as workers have once
+ * had them loaded as they should be. Nothing is unloaded for want of an upstream. Internal to the room. */
 #ifndef KN_GATEWAY_MANAGED_H
 #define KN_GATEWAY_MANAGED_H
 
@@ -22,9 +27,13 @@ void kn_managed_free(kn_managed *m);
 
 kn_crew *kn_managed_crew(kn_managed *m);
 
+/* False: its body is being collected; kn_managed_collected then tells whether it may wait for its turn, or has been
+ * answered. */
+bool kn_managed_begin(kn_request *r);
+bool kn_managed_collected(kn_request *r, kn_span body, bool complete);
+
 /* The request holds the lease: serves it, sooner or later, by kn_request_forward, kn_request_finish or an answer. */
 void kn_managed_serve(kn_request *r);
-void kn_managed_collected(kn_request *r, kn_span body, bool complete);
 
 /* Its client has left before it was forwarded anywhere. */
 void kn_managed_left(kn_request *r);

@@ -103,12 +103,8 @@ static void record(kn_meter *m, const kn_digest *digest) {
 /* ---- the catalogue ---- */
 
 static void record_name(kn_meter *m, const char *name) {
-    const kn_model *model = kn_catalog_find(&m->catalog, name, strlen(name));
+    const kn_model *model = kn_catalog_find(kn_meter_catalog(m), name, strlen(name));
     record(m, model ? &model->digest : NULL);
-}
-
-static bool is_fresh(const kn_meter *m) {
-    return kn_catalog_is_fresh(&m->catalog, kn_loop_now_ms(m->loop));
 }
 
 /* The fetch is over, well or not: everybody who has waited for it goes on with what there is. */
@@ -126,15 +122,25 @@ static void go_on(kn_meter *m) {
     tell_settled(m);
 }
 
+static void fetch(kn_meter *m);
+
 static void fetched(void *ctx, const kn_call_result *r) {
     kn_meter *m = ctx;
     kn_catalog found;
+    bool is_old = m->fetch_is_old;
     m->fetch = NULL;
-    kn_catalog_free(&m->catalog);
-    if (!m->fetch_is_old && r->end == KN_CALL_ANSWERED && r->status == 200 &&
-        kn_catalog_read(r->body.data, r->body.len, kn_loop_now_ms(m->loop), &found, NULL))
+    bool ok = r->end == KN_CALL_ANSWERED && r->status == 200 &&
+              kn_catalog_read(r->body.data, r->body.len, kn_loop_now_ms(m->loop), &found, NULL);
+    if (ok) {
+        kn_catalog_free(&m->catalog);
         m->catalog = found;
-    go_on(m);
+    }
+    if (!ok || is_old)
+        kn_catalog_invalidate(&m->catalog);
+    if (ok && is_old && (m->first_wait || m->name_count))
+        fetch(m);
+    else
+        go_on(m);
 }
 
 static void fetch(kn_meter *m) {
@@ -145,7 +151,7 @@ static void fetch(kn_meter *m) {
         .method = "GET", .target = "/api/tags", .answer_limit = KN_CATALOG_BYTES, .within_ms = FETCH_MS
     };
     if (!kn_call_start(m->upstream, &request, fetched, m, &m->fetch, NULL)) {
-        kn_catalog_free(&m->catalog);
+        kn_catalog_invalidate(&m->catalog);
         go_on(m);
     }
 }
@@ -158,10 +164,11 @@ void kn_meter_catalog_changes(kn_meter *m) {
 void kn_meter_count(kn_meter *m, kn_observed what, const char *name) {
     if (what == KN_OBSERVED_NOTHING)
         return;
-    if (what == KN_OBSERVED_MODEL && !is_fresh(m) && m->name_count < NAMES_MAX) {
+    bool is_fresh = kn_meter_catalog_is_fresh(m);
+    if (what == KN_OBSERVED_MODEL && !is_fresh && m->name_count < NAMES_MAX) {
         snprintf(m->names[m->name_count++], sizeof m->names[0], "%s", name);
         fetch(m);
-    } else if (what == KN_OBSERVED_MODEL && is_fresh(m)) {
+    } else if (what == KN_OBSERVED_MODEL && is_fresh) {
         record_name(m, name);
     } else {
         record(m, NULL);
@@ -169,7 +176,7 @@ void kn_meter_count(kn_meter *m, kn_observed what, const char *name) {
 }
 
 void kn_meter_refresh(kn_meter *m, kn_catalog_wait *w) {
-    if (is_fresh(m)) {
+    if (kn_meter_catalog_is_fresh(m)) {
         w->ready(w);
         return;
     }
@@ -180,6 +187,12 @@ void kn_meter_refresh(kn_meter *m, kn_catalog_wait *w) {
         w->next->prev = w;
     m->first_wait = w;
     fetch(m);
+}
+
+void kn_meter_refresh_since(kn_meter *m, uint64_t since_ms, kn_catalog_wait *w) {
+    if (m->catalog.read_at_ms < since_ms)
+        kn_catalog_invalidate(&m->catalog);
+    kn_meter_refresh(m, w);
 }
 
 void kn_meter_forget(kn_meter *m, kn_catalog_wait *w) {
@@ -193,7 +206,15 @@ void kn_meter_forget(kn_meter *m, kn_catalog_wait *w) {
 
 const kn_catalog *kn_meter_catalog(const kn_meter *m) {
     static const kn_catalog none;
-    return is_fresh(m) ? &m->catalog : &none;
+    return kn_meter_catalog_is_fresh(m) ? &m->catalog : &none;
+}
+
+const kn_catalog *kn_meter_last_catalog(const kn_meter *m) {
+    return &m->catalog;
+}
+
+bool kn_meter_catalog_is_fresh(const kn_meter *m) {
+    return kn_catalog_is_fresh(&m->catalog, kn_loop_now_ms(m->loop));
 }
 
 const kn_usage *kn_meter_usage(const kn_meter *m) {

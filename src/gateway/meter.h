@@ -2,7 +2,8 @@
  * and has the history written to disk.
  *
  * A name is looked up in a catalogue that is at most a minute old and not older than the last request that may have
- * changed it; if there is none, it is fetched first. Names wait for that in memory and are then forgotten. */
+ * changed it; if there is none, it is fetched first. Names wait for that in memory and are then forgotten. Where the
+ * upstream does not answer, the catalogue that was known before stays what it is: old. */
 #ifndef KN_GATEWAY_METER_H
 #define KN_GATEWAY_METER_H
 
@@ -39,9 +40,14 @@ struct kn_catalog_wait {
 
 /* ready comes maybe at once, never after kn_meter_forget. */
 void kn_meter_refresh(kn_meter *m, kn_catalog_wait *w);
+
+/* The same for somebody who does not find in it what may be new: no older than since_ms will do. */
+void kn_meter_refresh_since(kn_meter *m, uint64_t since_ms, kn_catalog_wait *w);
 void kn_meter_forget(kn_meter *m, kn_catalog_wait *w);
 
-const kn_catalog *kn_meter_catalog(const kn_meter *m); /* empty if there is none that is fresh */
+const kn_catalog *kn_meter_catalog(const kn_meter *m);      /* empty if there is none that is fresh */
+const kn_catalog *kn_meter_last_catalog(const kn_meter *m); /* the last that was read, however old */
+bool kn_meter_catalog_is_fresh(const kn_meter *m);
 const kn_usage *kn_meter_usage(const kn_meter *m);
 
 typedef struct kn_persistence {

@@ -28,6 +28,7 @@ static kn_forward how_to_forward(const kn_gateway *g) {
 void kn_request_forward(kn_request *r, kn_upstream *u) {
     kn_forward how = how_to_forward(r->g);
     how.watch_request = r->kind.observed && !r->compressed;
+    how.unhurried = r->kind.file;
     how.drain_ms = r->g->config->stream_idle_timeout_ms;
     if (how.watch_request)
         kn_observer_begin(&r->g->observer, r->kind.input);
@@ -82,7 +83,12 @@ static void serve_ours(kn_gateway *g, kn_exchange *x, const kn_head *head, kn_di
         kn_images_serve(g->images, x, head);
 }
 
+static void enter(kn_request *r) {
+    kn_lease_enter(r->g->lease, &r->entry, work_of(r->kind.class));
+}
+
 static void on_request(kn_exchange *x, const kn_head *head) {
+    kn_refusal why;
     kn_gateway *g = kn_exchange_listener(x);
     kn_route_kind kind = kn_route_of(head->method, head->target);
     if (is_ours(head->target)) {
@@ -102,8 +108,12 @@ static void on_request(kn_exchange *x, const kn_head *head) {
     } else if (kind.class == KN_ROUTE_EXEMPT) {
         kn_forward how = how_to_forward(g);
         kn_exchange_forward(x, g->upstream, &how);
-    } else {
-        kn_lease_enter(g->lease, &r->entry, work_of(kind.class));
+    } else if (!g->managed) {
+        enter(r);
+    } else if (kn_admission_refuses(kn_lease_admission(g->lease), &why)) {
+        refused(&r->entry, why); /* there is no need to read its body first */
+    } else if (kn_managed_begin(r)) {
+        enter(r);
     }
 }
 
@@ -123,7 +133,9 @@ static void on_response(kn_exchange *x, const kn_head *head) {
 }
 
 static void on_collected(kn_exchange *x, kn_span body, bool complete) {
-    kn_managed_collected(*kn_exchange_user(x), body, complete);
+    kn_request *r = *kn_exchange_user(x);
+    if (kn_managed_collected(r, body, complete))
+        enter(r);
 }
 
 static void on_upstream_end(kn_exchange *x, kn_upstream_end end) {

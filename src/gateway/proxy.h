@@ -7,12 +7,12 @@
 #include "gateway/route.h"
 #include "http/call.h"
 
-/* How far a request that holds the lease has got, where there are workers. */
+/* How far a request has got, where there are workers. */
 typedef enum kn_stage {
     KN_STAGE_NONE,
-    KN_STAGE_BODY,     /* its body is read */
+    KN_STAGE_BODY,     /* its body is read, before it has the lease */
     KN_STAGE_CATALOG,  /* its model is looked up */
-    KN_STAGE_FACTS,    /* and described */
+    KN_STAGE_ASKS,     /* the upstream is asked to describe it, or whether it is there at all */
     KN_STAGE_STOP,     /* workers are stopped for it */
     KN_STAGE_PLACE,    /* the crew looks for a worker */
     KN_STAGE_WORKER,   /* one of them has it */
@@ -31,9 +31,11 @@ typedef struct kn_request {
     bool held;       /* it has the lease */
 
     kn_stage stage;
-    kn_wish wish;
+    kn_wish wish;      /* its model only, unless … */
+    bool clear, named; /* … it is clear; or nothing is known of it */
+    bool looked_again; /* in a list that is new */
     kn_catalog_wait catalog;
-    kn_call *facts;
+    kn_call *call;
     kn_crew_job job;
     kn_loaded *loaded; /* it asks what is loaded */
 } kn_request;

@@ -1,10 +1,14 @@
 #include "gateway/refusal.h"
 
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Long enough that whoever obeys does not hammer, short enough that nobody waits in vain. */
 enum { RETRY_SOON_S = 5, RETRY_LATE_S = 60 };
+
+enum { BODY_BYTES = 6 * KN_MODEL_NAME_MAX + 512 }; /* a name may be written in escapes */
 
 static const char *openai_type(unsigned status) {
     return status == 404 ? "not_found_error" : status < 500 ? "invalid_request_error" : "api_error";
@@ -17,9 +21,9 @@ static const char *anthropic_type(unsigned status) {
                            : "api_error";
 }
 
-/* text: fixed words, nothing that JSON would have to escape. */
+/* text: as JSON has it between quotation marks. */
 static void reply(kn_exchange *x, kn_dialect dialect, unsigned status, const char *text, const char *fields) {
-    char body[512];
+    char body[BODY_BYTES];
     int len = 0;
     switch (dialect) {
     case KN_DIALECT_OLLAMA: len = snprintf(body, sizeof body, "{\"error\":\"%s\"}", text); break;
@@ -55,8 +59,10 @@ void kn_refuse_work(kn_exchange *x, kn_dialect dialect, kn_refusal why, size_t q
     };
     char text[128], fields[128];
     int len = snprintf(text, sizeof text, "%s", rows[why].text);
-    if (why == KN_REFUSED_QUEUE_FULL)
+    if (why == KN_REFUSED_QUEUE_FULL && queued)
         snprintf(text + len, sizeof text - (size_t)len, ": %zu requests wait", queued);
+    else if (why == KN_REFUSED_QUEUE_FULL)
+        snprintf(text, sizeof text, "kuno: another request is at work, and none may wait for it");
     snprintf(fields, sizeof fields, "Retry-After: %u\r\n%s", rows[why].retry_s,
              rows[why].in_vain ? "X-Should-Retry: false\r\n" : "");
     reply(x, dialect, 503, text, fields);
@@ -78,6 +84,22 @@ void kn_refuse_place(kn_exchange *x, kn_dialect dialect, kn_job_refusal why) {
     snprintf(fields, sizeof fields, "Retry-After: %u\r\n%s", rows[why].in_vain ? RETRY_LATE_S : RETRY_SOON_S,
              rows[why].in_vain ? "x-should-retry: false\r\n" : "");
     reply(x, dialect, 503, rows[why].text, fields);
+}
+
+void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, kn_input input) {
+    char words[KN_MODEL_NAME_MAX + 64];
+    snprintf(words, sizeof words,
+             input == KN_INPUT_INPUT ? "model \"%s\" not found, try pulling it first" : "model '%s' not found", name);
+    json_t *text = json_string(words);
+    char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+    json_decref(text);
+    if (quoted) {
+        quoted[strlen(quoted) - 1] = 0; /* without its quotation marks */
+        reply(x, dialect, 404, quoted + 1, NULL);
+    } else {
+        kn_refuse_status(x, dialect, 404);
+    }
+    free(quoted);
 }
 
 void kn_refuse_option(kn_exchange *x, kn_dialect dialect) {

@@ -63,7 +63,7 @@ static const struct row {
     { TEXT("POST"), TEXT("/api/create"), false, CATALOG },
     { TEXT("POST"), TEXT("/api/copy"), false, CATALOG },
     { TEXT("POST"), TEXT("/api/pull"), false, CATALOG },
-    { TEXT("POST"), TEXT("/api/blobs/"), true, CATALOG },
+    { TEXT("POST"), TEXT("/api/blobs/"), true, { .class = KN_ROUTE_CATALOG, .file = true } },
     { TEXT("DELETE"), TEXT("/api/delete"), false, CATALOG },
 };
 

@@ -22,6 +22,7 @@ typedef enum kn_dialect { KN_DIALECT_OLLAMA, KN_DIALECT_OPENAI, KN_DIALECT_ANTHR
 typedef struct kn_route_kind {
     kn_route_class class;
     kn_dialect dialect;
+    bool file;     /* its body is a file of a model, of any size */
     bool observed; /* its body is JSON that names a model and has its input under … */
     kn_input input;
     bool native;      /* … and has options */

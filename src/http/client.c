@@ -69,6 +69,27 @@ static bool wants_input(const kn_exchange *x) {
     return false;
 }
 
+/* Whether others wait for the client: for more of the body, or until it takes what there is of the answer. */
+static bool is_waited_for(const kn_exchange *x, bool reads) {
+    if (x->phase == KN_COLLECTING)
+        return true;
+    return x->phase == KN_FORWARDING && x->link && (x->socket.held || (reads && !x->expects_continue));
+}
+
+/* Bytes of both bodies that have come or gone. */
+static uint64_t moved(const kn_exchange *x) {
+    uint64_t all = KN_MAX(x->facts.request_bytes, x->collected.len) + x->facts.response_bytes;
+    return all - KN_MIN(all, x->socket.held_len - x->socket.held_at);
+}
+
+static uint64_t end_of_patience_ms(kn_exchange *x, bool reads) {
+    kn_patience p = kn_server_limits_of(x->server)->patience;
+    if (x->how.unhurried)
+        p.most_ms = 0;
+    kn_waiting_note(&x->waiting, &p, now_ms(x), is_waited_for(x, reads), moved(x));
+    return kn_waiting_due_ms(&x->waiting, &p);
+}
+
 void kn_client_arrange(kn_exchange *x) {
     if (x->phase == KN_GONE)
         return;
@@ -83,6 +104,7 @@ void kn_client_arrange(kn_exchange *x) {
         due = x->scan.at ? x->head_since_ms + limits->head_ms : x->since_ms + limits->idle_ms;
     else if (reads)
         due = now_ms(x) + limits->body_ms;
+    due = KN_MIN(due, end_of_patience_ms(x, reads));
     kn_loop_timer_at(x->http->loop, &x->timer, due);
     kn_watch_want(x->http->loop, &x->socket.watch,
                   EPOLLRDHUP | (reads ? EPOLLIN : 0) | (x->socket.held ? EPOLLOUT : 0));
@@ -94,6 +116,7 @@ void kn_client_arrange(kn_exchange *x) {
 static void reset(kn_exchange *x) {
     free(x->head);
     free(x->reply);
+    kn_server_collected_less(x->server, x->collected.len);
     kn_buf_free(&x->collected);
     kn_buf_init(&x->collected, 0);
     kn_buf_free(&x->stream);
@@ -109,6 +132,8 @@ static void reset(kn_exchange *x) {
     x->service = x->usual;
     x->scan = (kn_head_scan){ 0 };
     x->most = KN_HTTP_READ_MIN;
+    x->how = (kn_forward){ 0 };
+    x->waiting = (kn_waiting){ 0 };
     x->facts = (kn_exchange_facts){ 0 };
     x->since_ms = now_ms(x);
 }
@@ -261,12 +286,21 @@ static void send_batch(kn_exchange *x) {
     kn_batch_reset(&x->http->batch);
 }
 
+static bool hold_collected(kn_exchange *x, kn_span piece) {
+    if (!kn_server_has_room_for(x->server, piece.len))
+        return false;
+    if (kn_buf_add(&x->collected, piece.data, piece.len))
+        return true;
+    kn_server_collected_less(x->server, piece.len);
+    return false;
+}
+
 static bool collect(kn_exchange *x, kn_window w, size_t *used) {
     while (*used < w.len && !x->body.complete && x->collected.len <= x->collect_limit) {
         size_t most = x->collect_limit + 1 - x->collected.len; /* one more tells that there is more */
         kn_span piece;
         ptrdiff_t n = kn_body_next(&x->body, w.data + *used, KN_MIN(w.len - *used, most), &piece);
-        if (n < 0 || !kn_buf_add(&x->collected, piece.data, piece.len)) {
+        if (n < 0 || !hold_collected(x, piece)) {
             x->keep = false;
             kn_client_fail(x, n < 0 ? 400 : 503);
             return true;
@@ -299,6 +333,7 @@ static bool decide(kn_exchange *x) {
             kn_batch_add(&x->http->batch, go_on, sizeof go_on - 1);
             send_batch(x);
         }
+        x->expects_continue = false;
         break;
     case KN_FORWARD:
         if (x->half_closed) {

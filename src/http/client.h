@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "http/body.h"
 #include "http/link.h"
+#include "http/patience.h"
 #include "http/peers.h"
 #include "http/server.h"
 #include "http/socket.h"
@@ -47,6 +48,7 @@ struct kn_exchange {
     kn_problem_writer *dialect;
     uint64_t since_ms;      /* when the connection began to be idle or to linger */
     uint64_t head_since_ms; /* when the head, of which something is there, began to come */
+    kn_waiting waiting;     /* for the client, in this exchange */
 
     char *head; /* a copy, while a decision is owed */
     size_t head_len;
@@ -70,7 +72,7 @@ struct kn_exchange {
     bool in_callback;      /* the service is being asked: its decision is looked at afterwards */
     bool head_is_live;     /* it is still where it was read */
     bool to_head;          /* a HEAD request */
-    bool expects_continue; /* and has not been told yet */
+    bool expects_continue; /* the client sends nothing of the body before it is told to */
     bool keep;             /* the connection goes on after this answer */
     bool has_collected;    /* the body, or its start, went through `collected` */
     bool head_waits;       /* the request's head is in the batch */
@@ -131,6 +133,8 @@ const kn_server_limits *kn_server_limits_of(const kn_server *s);
 bool kn_server_is_draining(const kn_server *s);
 void kn_server_exchange_began(kn_server *s);
 void kn_server_exchange_ended(kn_server *s);
+bool kn_server_has_room_for(kn_server *s, size_t bytes);   /* of bodies that are collected; then they are counted … */
+void kn_server_collected_less(kn_server *s, size_t bytes); /* … until they are gone */
 void kn_server_add(kn_server *s, kn_exchange *x);
 void kn_server_remove(kn_server *s, kn_exchange *x);
 kn_http *kn_server_http(const kn_server *s);

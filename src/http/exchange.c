@@ -33,6 +33,7 @@ void kn_exchange_collect(kn_exchange *x, size_t limit) {
 
 kn_buf kn_exchange_take_collected(kn_exchange *x) {
     kn_buf taken = x->collected;
+    kn_server_collected_less(x->server, taken.len);
     kn_buf_init(&x->collected, 0);
     return taken;
 }

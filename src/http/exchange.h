@@ -27,6 +27,7 @@ typedef struct kn_forward {
     bool upstream_host;  /* send the upstream's own address as Host; else what the client sent */
     bool watch_request;  /* show the service the data of the request … */
     bool watch_response; /* … and of the answer */
+    bool unhurried;      /* the client may be waited for however long, as long as it is fast enough (patience.h) */
     uint64_t drain_ms;   /* when the client leaves: go on reading the answer for at most so long; 0: close at once */
 } kn_forward;
 

@@ -165,7 +165,9 @@ static size_t line_length(const kn_head *h, size_t at) {
 /* What the fields say about the message itself. */
 typedef struct message {
     unsigned hosts, lengths, encodings, nominated;
-    bool close, keep_alive, chunked, upgrade_expected;
+    bool close, keep_alive, chunked;
+    bool upgrade;        /* Connection says that there is one … */
+    bool other_protocol; /* … and Upgrade that it is none to HTTP/2 */
     uint64_t length;
 } message;
 
@@ -182,6 +184,15 @@ static bool read_length(kn_span v, uint64_t *ret) {
     return true;
 }
 
+/* Whether a list of protocols has anything but HTTP/2. */
+static bool has_other_protocol(kn_span list) {
+    size_t at = 0;
+    for (kn_span name; next_in_list(list, &at, &name);)
+        if (!kn_span_is_like(name, "h2c") && !kn_span_is_like(name, "HTTP/2.0"))
+            return true;
+    return false;
+}
+
 /* close and keep-alive are about the connection. Other names are fields that go no further; those by which the message
  * itself is understood cannot be among them. */
 static bool read_connection(kn_span list, message *m) {
@@ -196,6 +207,7 @@ static bool read_connection(kn_span list, message *m) {
         else if (kn_span_is_like(name, "host") || kn_span_is_like(name, "content-length") ||
                  ++m->nominated > KN_HTTP_NOMINATED_MAX)
             return false;
+        m->upgrade |= kn_span_is_like(name, "upgrade");
     }
     return true;
 }
@@ -225,6 +237,7 @@ static unsigned parse_fields(kn_head *h, size_t at, message *m) {
             m->chunked = kn_span_is_like(value, "chunked");
             break;
         case KN_FIELD_CONNECTION: good = read_connection(value, m); break;
+        case KN_FIELD_UPGRADE: m->other_protocol |= has_other_protocol(value); break;
         case KN_FIELD_EXPECT: h->expects_continue = kn_span_is_like(value, "100-continue"); break;
         default: break;
         }
@@ -294,7 +307,9 @@ unsigned kn_request_parse(kn_head *h, const char *data, size_t len) {
     status = parse_fields(h, end + 2, &m);
     if (status)
         return status;
-    return m.hosts > 1 || (!m.hosts && h->minor) ? 400 : 0;
+    if (m.hosts > 1 || (!m.hosts && h->minor))
+        return 400;
+    return m.upgrade && m.other_protocol && h->minor ? 501 : 0; /* HTTP/1.0 has no upgrades */
 }
 
 bool kn_response_parse(kn_head *h, const char *data, size_t len, bool to_head) {

@@ -12,6 +12,7 @@
  * guard.h      who may use a listener: Host, Origin, bearer token
  * router.h     routes of our own
  * multipart.h  bodies of forms
+ * patience.h   how long a client may keep others waiting
  * head.h body.h    the two strict readers; address.h, loop.h, timers.h below them
  *
  * What it does not do: HTTP/2, TLS, compression, upgrades, CONNECT, redirects, caching, sending anything twice.

@@ -118,6 +118,7 @@ size_t kn_relay_request(kn_exchange *x, kn_window w) {
             send_request(x, false);
     }
     x->head_waits = false;
+    x->expects_continue = x->expects_continue && !used;
     x->facts.request_complete = collected_is_sent && x->body.complete;
     if (x->facts.request_complete)
         kn_link_request_is_complete(x->link);
@@ -166,6 +167,7 @@ static void answer_head(void *ctx, const kn_head *h) {
         return;
     if (interim && (!x->minor || (h->status == 100 && x->has_collected)))
         return;
+    x->expects_continue = x->expects_continue && h->status != 100;
     if (kn_batch_is_full(&x->http->batch) || h->len + ADDED_MAX > KN_HTTP_WRITE_MAX - x->http->written)
         send_answer(x, false);
     kn_rewrite how = { 0 };

@@ -185,6 +185,18 @@ bool kn_route_part(const kn_head *head, unsigned number, char *ret, size_t room)
     return true;
 }
 
+bool kn_route_is_bare(kn_exchange *x) {
+    const kn_head *head = kn_exchange_head(x);
+    if (head && head->target.len <= kn_head_path(head).len + 1) /* a question mark alone asks nothing */
+        return true;
+    kn_reply_problem(x, &(kn_problem){ .status = 400,
+                                       .code = "parameter_invalid",
+                                       .title = "A parameter is unknown or its value not allowed",
+                                       .detail = "This route has no parameters",
+                                       .pointer = "query" });
+    return false;
+}
+
 /* Up to a stop; "+" is a space. */
 static bool decode_value(const char **at, const char *end, const char *stops, kn_parameter_list *l, size_t *used) {
     while (*at < end && !strchr(stops, **at)) {

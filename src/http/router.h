@@ -38,6 +38,10 @@ bool kn_route_query(const kn_head *head, kn_parameter_list *ret);
 /* Whether the body is of one of these types (with spaces between), in UTF-8 if it says so, and not compressed. */
 bool kn_route_has_type(const kn_head *head, const char *types);
 
+/* For a route that has no parameters: answers a request with a query by 400 and returns false. While a decision is
+ * owed. */
+bool kn_route_is_bare(kn_exchange *x);
+
 /* To be called in `request` and `collected` of a service. Between the two kn_exchange_user is the router's; when the
  * route is called it is NULL again. */
 void kn_router_request(const kn_route *routes, size_t n, kn_exchange *x, const kn_head *head);

@@ -35,6 +35,7 @@ struct kn_server {
     kn_listener *listeners;
     kn_exchange *clients;
     unsigned connections, exchanges;
+    size_t collected;
     kn_peers peers;
     int spare_fd; /* given up to accept and close when there is no other descriptor */
     bool draining;
@@ -48,7 +49,8 @@ kn_server_limits kn_server_limits_default(void) {
                                .head_ms = 10 * 1000,
                                .idle_ms = 75 * 1000,
                                .body_ms = 300 * 1000,
-                               .send_ms = 300 * 1000 };
+                               .send_ms = 300 * 1000,
+                               .collected = 256 << 20 };
 }
 
 static int open_spare(void) {
@@ -104,6 +106,17 @@ void kn_server_remove(kn_server *s, kn_exchange *x) {
 
 void kn_server_exchange_began(kn_server *s) {
     s->exchanges++;
+}
+
+bool kn_server_has_room_for(kn_server *s, size_t bytes) {
+    if (bytes > s->limits.collected - s->collected)
+        return false;
+    s->collected += bytes;
+    return true;
+}
+
+void kn_server_collected_less(kn_server *s, size_t bytes) {
+    s->collected -= bytes;
 }
 
 static void tell_drained(kn_server *s) {

@@ -18,13 +18,14 @@
  * cut anywhere, and gone when the callback returns. A service is called by the loop's thread only.
  *
  * A client has left when its side is closed, also if only for sending (as nginx sees it, too), or it breaks the framing
- * of its body, or takes no byte of its answer for too long. It is noticed at once, also while a request waits. */
+ * of its body, or takes its answer too slowly or not at all. It is noticed at once, also while a request waits. */
 #ifndef KN_HTTP_SERVER_H
 #define KN_HTTP_SERVER_H
 
 #include "http/address.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/patience.h"
 
 struct kn_service {
     void (*request)(kn_exchange *x, const kn_head *head);
@@ -47,6 +48,8 @@ typedef struct kn_server_limits {
     uint64_t idle_ms;              /* between two requests */
     uint64_t body_ms;              /* between two pieces of a request's body */
     uint64_t send_ms;              /* between two pieces of an answer that the client takes */
+    kn_patience patience;          /* with whoever makes an upstream wait, or whose body is being collected */
+    size_t collected; /* bytes of bodies in memory, those of all clients together; more is refused by 503 */
 } kn_server_limits;
 
 kn_server_limits kn_server_limits_default(void);

@@ -173,14 +173,20 @@ class Life(Case):
         self.assertLess(sent, 24e6)
 
     def test_upgrade(self):
-        """an upgrade is never passed on"""
+        """who asks for another protocol is refused"""
         self.bench.up.answers(answer(OK))
         fields = (
             b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n"
         )
-        got, _ = self.bench.ask(request(b"GET /ws HTTP/1.1", fields))
-        self.assertNotEqual(status(got), 101)
-        self.assertEqual(field(self.bench.up.heads[0], b"Upgrade"), [])
+        got, closed = self.bench.ask(request(b"GET /ws HTTP/1.1", fields), until=None)
+        self.assertEqual((status(got), closed, self.bench.up.heads), (501, True, []))
+
+    def test_offered_upgrade(self):
+        """an offer of HTTP/2, which some clients always make, is passed over and goes no further"""
+        self.bench.up.answers(answer(OK))
+        fields = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAB\r\nX-A: b\r\n"
+        self.assertEqual(self.bench.ask(request(fields=fields))[0], OK)
+        self.assertEqual(self.bench.up.heads, [b"GET /x HTTP/1.1\r\nHost: a\r\nX-A: b"])
 
     def oversized(self, raw, allowed):
         self.bench.up.answers(answer(OK))

@@ -7,6 +7,7 @@ KUNO names the program. The stand-in does what a request's field X-Stub says:
     hold              wait before the head until the test says `upstream.release()`
     cut=N             close the connection after so many lines, in the middle of the answer
     stall=N           fall silent after so many lines
+    bulk=N            answer with so many MiB
     status=N          answer with this status
     drop              close the connection without an answer
 
@@ -130,6 +131,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "status" in words:
             self.answer(int(words["status"]), {"error": stub.error_text})
             return
+        if "bulk" in words:
+            self.answer(200, bytes(int(words["bulk"]) << 20))
+            return
         self.send_response(200)
         self.send_header("Content-Type", "application/x-ndjson")
         self.send_header("Transfer-Encoding", "chunked")
@@ -153,7 +157,7 @@ class Upstream(http.server.ThreadingHTTPServer):
     def __init__(self, port):
         super().__init__(("127.0.0.1", port), Handler)
         self.stub, self.lock = self, threading.Lock()
-        self.seen, self.heads = [], []
+        self.seen, self.heads, self.connections = [], [], []
         self.active = self.most_active = self.gone = 0
         self.held, self.over = threading.Event(), threading.Event()
         self.error_text = "the upstream's own words"
@@ -167,6 +171,11 @@ class Upstream(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
         pass
 
+    def get_request(self):
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
     def release(self):
         self.held.set()
 
@@ -175,6 +184,9 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.held.set()
         self.shutdown()
         self.server_close()
+        for connection in self.connections:  # those that are kept for further requests
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def worked(self):
         """The targets of what was no metadata."""

@@ -12,6 +12,7 @@ environment is all the server's; what it has done it appends to stub.log there, 
     leak        bytes that stay in use there after a load has failed
     dark        a line that is added to this file then
     cut         end in the middle of the answer of a request
+    ps          "broken": what is loaded is told as what is no JSON
     stubborn    SIGTERM is ignored
     start       "exit" | "silent": instead of starting"""
 
@@ -96,7 +97,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        "size": s.get("bytes", 1000), "size_vram": int(s.get("bytes", 1000) * s.get("vram", 0)),
                        "expires_at": "2300-01-01T00:00:00Z", "context_length": context}
                       for name, context in loaded.values()]
-            self.answer(200, {"models": models})
+            self.answer(200, "broken" if s.get("ps") else {"models": models})
         else:
             self.answer(404, {"error": "not found"})
 

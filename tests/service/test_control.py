@@ -108,11 +108,14 @@ class Described(Case):
         status, admission = self.ask(server, "POST", "/kuno/v1/admission/pause", '{"reason":"tea","wait_ms":1}', JSON)
         self.assertEqual((status, admission["state"], admission["active"]), (200, "paused", True))
         self.upstream.release()
-        self.assertEqual((work()[0], waits()[0]), (200, 503))
+        self.assertEqual(work()[0], 200)
+        server.wait_idle()
+        self.assertEqual(self.get(server, "status")["admission"]["queued"], 1)
         self.assertEqual(self.ask(server, "POST", "/kuno/v1/admission/resume")[1]["state"], "open")
+        self.assertEqual(waits()[0], 200)
         server.generate(model="nobody-knows")
         wait_until(lambda: self.get(server, "usage")["unattributed_calls"] == 1, "the use without a name")
-        self.assertEqual([m["calls"] for m in self.get(server, "usage")["models"]], [1])
+        self.assertEqual([m["calls"] for m in self.get(server, "usage")["models"]], [2])
         with server.start_raw("cut=1 lines=2") as s:
             s.recv(1)
         wait_until(lambda: server.admission()["recovery_required"], "recovery")
@@ -177,6 +180,16 @@ class Described(Case):
             self.assertEqual(self.ask(server, "POST", PICTURE, body, headers)[0], status)
         for query in ("limit=0", "limit=501", "cursor=x", "other=1", "limit=1&limit=1"):
             self.assertEqual(self.ask(server, "GET", f"/kuno/v1/usage?{query}")[0], 400)
+        for route in ("status", "resources", "learning", "images/workflows", "images/previews/" + "0" * 64):
+            path = f"/kuno/v1/{route}".replace("0" * 64, "{preview_id}")
+            status, problem = self.ask(server, "GET", f"/kuno/v1/{route}?x=1", path=path)
+            self.assertEqual((status, problem["code"], problem["errors"][0]["pointer"]),
+                             (400, "parameter_invalid", "query"), route)
+        for path in (pause, "/kuno/v1/admission/resume", PICTURE):
+            status, problem = self.ask(server, "POST", path + "?wait_ms=1", "{}" if path == pause else None, JSON)
+            self.assertEqual((status, problem["code"]), (400, "parameter_invalid"), path)
+        self.assertEqual(server.admission()["state"], "open")
+        self.assertEqual(self.ask(server, "GET", "/kuno/v1/status?", path="/kuno/v1/status")[0], 200)
         self.assertEqual(self.ask(server, "POST", "/kuno/v1/admission/resume", "{}", JSON)[0], 413)
         for _ in range(100):
             status, problem = self.ask(server, "GET", "/kuno/v1/status", None, {"Authorization": "Bearer x"})

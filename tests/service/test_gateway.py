@@ -1,7 +1,9 @@
 """kuno serve: clients pass unchanged, one at a time, and their owner sees and steers it."""
 
+import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -117,6 +119,18 @@ class Turns(Case):
             self.assertEqual(json.loads(body)["error"]["message"], "kuno: the queue is full: 2 requests wait")
             self.upstream.release()
 
+    def test_no_line(self):
+        """where_nobody_may_wait_that_is_what_is_said"""
+        server = self.serve(queue_limit=0)
+        self.assertEqual(server.generate()[0], 200)
+        server.wait_idle()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            status, _, body = server.generate()
+            self.assertEqual((status, json.loads(body)["error"]),
+                             (503, "kuno: another request is at work, and none may wait for it"))
+            self.upstream.release()
+
     def test_leaving(self):
         """who_leaves_the_line_is_never_sent"""
         server = self.serve()
@@ -130,7 +144,7 @@ class Turns(Case):
         self.assertEqual(self.upstream.worked(), ["/api/generate"] * 2)
 
     def test_pause(self):
-        """pausing_refuses_and_lets_work_finish"""
+        """pausing_refuses_who_comes"""
         server = self.serve()
         self.assertEqual(server.own("POST", "admission/pause")[1]["state"], "paused")
         for target, words in (("/api/chat", {"error": "kuno: admission is paused"}),
@@ -142,6 +156,37 @@ class Turns(Case):
         self.assertEqual(server.own("POST", "admission/resume")[1]["state"], "open")
         self.assertEqual(server.generate()[0], 200)
 
+    def test_pause_line(self):
+        """who_waits_already_keeps_the_place_through_a_pause"""
+        server = self.serve()
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            waits = [self.in_background(server.ask, "POST", "/api/generate?n=0", {"model": "tiny", "prompt": "x"})]
+            wait_until(lambda: server.admission()["queued"] == 1, "one in line")
+            waits.append(self.in_background(server.ask, "POST", "/api/generate?n=1", {"model": "tiny", "prompt": "x"}))
+            wait_until(lambda: server.admission()["queued"] == 2, "two in line")
+            server.own("POST", "admission/pause")
+            self.assertEqual(server.generate()[0], 503)
+            self.upstream.release()
+        server.wait_idle()
+        self.assertEqual((server.admission()["queued"], len(self.upstream.worked())), (2, 1))
+        self.assertEqual(server.own("POST", "admission/resume")[0], 200)
+        self.assertEqual([one()[0] for one in waits], [200, 200])
+        self.assertEqual(self.upstream.worked()[1:], ["/api/generate?n=0", "/api/generate?n=1"])
+
+    def test_pause_time(self):
+        """but_no_longer_than_anybody_waits"""
+        server = self.serve(queue_timeout_ms=500)
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            waits = self.in_background(server.generate)
+            wait_until(lambda: server.admission()["queued"] == 1, "one in line")
+            server.own("POST", "admission/pause")
+            status, _, body = waits()
+            self.assertEqual((status, json.loads(body)["error"]),
+                             (503, "kuno: the request has waited too long for its turn"))
+            self.upstream.release()
+
     def test_pause_waits(self):
         """pausing_can_wait_for_the_work_to_end"""
         server = self.serve()
@@ -152,6 +197,100 @@ class Turns(Case):
             self.assertTrue(server.admission()["active"])
             self.upstream.release()
             self.assertFalse(paused()[1]["active"])
+
+
+class Slow(Case):
+    """Whoever has the turn and keeps everybody waiting by sending or taking next to nothing."""
+    HURRY = {"client_wait_ms": 600, "client_min_rate": 1000}
+    HEAD = b"POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n"
+
+    def trickle(self, s, piece, seconds=PATIENCE):
+        """Sends a piece ten times a second until the server has had enough; returns what it says."""
+        end = time.monotonic() + seconds
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end and not select.select([s], [], [], 0.1)[0]:
+                s.sendall(piece)
+        s.settimeout(PATIENCE)
+        return s.recv(65536)
+
+    def check_turn(self, server):
+        """Somebody else gets it, and nothing is uncertain."""
+        self.assertEqual(server.generate()[0], 200)
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_trickle(self):
+        """an_upload_that_trickles_loses_its_turn"""
+        server = self.serve(**self.HURRY)
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.sendall(self.HEAD % b"/api/generate")
+            wait_until(lambda: server.admission()["active"], "its turn")
+            waits = self.in_background(server.generate)
+            answer = self.trickle(s, b" ")
+            self.assertIn(b"HTTP/1.1 408 ", answer)
+            self.assertIn(b"kuno: the request did not arrive in time", answer)
+            self.assertEqual(waits()[0], 200)
+        self.check_turn(server)
+
+    def test_silent_upload(self):
+        """so_does_one_that_does_not_come"""
+        server = self.serve(**self.HURRY)
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+            s.sendall(self.HEAD % b"/api/create")
+            self.assertIn(b"HTTP/1.1 408 ", s.recv(65536))
+        self.check_turn(server)
+
+    def test_endless(self):
+        """so_does_one_that_is_fast_enough_and_has_no_end_unless_it_is_a_models_file"""
+        server = self.serve(client_wait_ms=10000, client_min_rate=1000, client_wait_max_ms=1500)
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.sendall(self.HEAD % b"/api/generate")
+            self.assertIn(b"HTTP/1.1 408 ", self.trickle(s, bytes(1000)))
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.sendall(self.HEAD % (b"/api/blobs/sha256:" + b"0" * 64))
+            for _ in range(30):  # three seconds, twice as long as others have
+                s.sendall(bytes(1000))
+                self.assertEqual(select.select([s], [], [], 0.1)[0], [])
+            s.sendall(bytes(70000))
+            s.settimeout(PATIENCE)
+            self.assertIn(b"HTTP/1.1 200 ", s.recv(65536))
+        self.check_turn(server)
+
+    def test_reader(self):
+        """a_client_that_hardly_takes_its_answer_loses_its_turn"""
+        server = self.serve(**self.HURRY)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", server.listen))
+            s.sendall(b"GET /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: bulk=64\r\n\r\n")
+            wait_until(lambda: self.upstream.active, "its turn")
+            waits = self.in_background(server.generate)
+            end = time.monotonic() + PATIENCE
+            with contextlib.suppress(OSError):
+                while s.recv(10) and len(self.upstream.worked()) < 2 and time.monotonic() < end:
+                    time.sleep(0.05)
+            self.assertEqual(waits()[0], 200)
+        self.check_turn(server)
+
+    def test_slow_answer(self):
+        """an_answer_that_is_made_slowly_is_no_slow_client"""
+        server = self.serve(**self.HURRY)
+        status, _, body = server.generate("lines=4 gap=0.8")
+        self.assertEqual((status, body.count(b"line")), (200, 4))
+
+    def test_waiting(self):
+        """nor_is_one_that_waits_for_its_turn"""
+        server = self.serve(client_wait_ms=2500)
+        with server.start_raw("hold"):
+            wait_until(lambda: self.upstream.active, "the request")
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+                s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n")
+                wait_until(lambda: server.admission()["queued"] == 1, "one in line")
+                time.sleep(3)
+                self.upstream.release()
+                wait_until(lambda: not server.admission()["queued"], "its turn")
+                s.sendall(b"{}")
+                self.assertIn(b"HTTP/1.1 200 ", s.recv(65536))
 
 
 class Leaving(Case):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 
 import tap
 from harness import PATIENCE, Server, wait_until
@@ -80,12 +81,95 @@ class Routing(Workers):
         self.assertEqual(self.upstream.worked(), ["/api/generate"])  # which may have it
         self.assertEqual(len(self.notes(start="load")), 1)
 
+    def untouched(self, server):
+        """Both workers are as they were, and what is loaded is used where it is."""
+        self.assertEqual([len(self.pids(i)) for i in range(2)], [1, 1])
+        self.place(server.generate(model="tiny"))
+        self.assertEqual((len(self.notes(start="load")), self.notes(start="unload")), (1, []))
+        self.assertFalse(server.admission()["recovery_required"])
+
+    def test_not_listed(self):
+        """a_model_that_is_not_listed_is_404_as_ollama_says_it_and_nothing_else_happens"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        single, double = "model 'no\"body' not found", 'model "no\"body" not found, try pulling it first'
+        for target, key, words in (("/api/generate", "prompt", single), ("/api/chat", "messages", single),
+                                   ("/api/embed", "input", double), ("/api/embeddings", "prompt", single),
+                                   ("/v1/chat/completions", "messages", single), ("/v1/embeddings", "input", double),
+                                   ("/v1/responses", "input", double), ("/v1/messages", "messages", single)):
+            status, _, body = server.ask("POST", target, {"model": 'no"body', key: ["x"]})
+            error = json.loads(body)["error"]
+            self.assertEqual((status, error if target.startswith("/api/") else error["message"]), (404, words), target)
+        odd = b'{"model":"nobody","options":{"num_ctx":5.5},"prompt":"x"}'  # a wish that is not clear
+        self.assertEqual(server.ask("POST", "/api/generate", odd)[0], 404)
+        self.assertEqual(self.upstream.worked(), [])
+        self.untouched(server)
+
+    def test_new(self):
+        """one_that_has_come_since_the_list_was_read_is_found"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.upstream.models["new:latest"] = "e" * 64  # not through this server
+        for home in self.homes:
+            self.set_stub(home)
+        self.place(server.generate(model="new"))
+
+    def test_nonsense(self):
+        """a_body_that_names_no_model_is_refused_and_nothing_else_happens"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        for body in (b"not json", b"", b"{", b"[]", b'{"prompt":"x"}', b'{"model":5,"prompt":"x"}', b'{"model":""}',
+                     b'{"model":"tiny","model":"tiny","prompt":"x"}'):
+            status, _, text = server.ask("POST", "/api/generate", body)
+            self.assertEqual((status, json.loads(text)), (400, {"error": "kuno: the request is not well-formed"}), body)
+        self.assertEqual(self.upstream.worked(), [])
+        self.untouched(server)
+
+    def test_away(self):
+        """without_the_upstream_workers_go_on_with_what_they_have_shown_to_have_and_nothing_is_unloaded"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        server.ask("POST", "/api/create", {"model": "x"})  # so that the list must be read again
+        self.upstream.close()
+        self.untouched(server)
+        away = "kuno: the upstream cannot be reached, or broke off its answer"
+        for target, body in (("/api/generate", {"model": "other:7b", "prompt": "x"}),  # no worker has had it
+                             ("/api/generate", {"model": "nobody", "prompt": "x"}), ("/api/unknown", {}),
+                             ("/v1/responses", {"model": "tiny", "input": "x"}),
+                             ("/api/chat", {"model": "big:cloud", "messages": ["x"]})):
+            status, _, text = server.ask("POST", target, body)
+            error = json.loads(text)["error"]
+            self.assertEqual((status, error if isinstance(error, str) else error["message"]), (502, away), target)
+        self.untouched(server)
+        self.assertEqual(server.ask("POST", "/api/generate", {"model": "tiny", "keep_alive": 0})[0], 200)
+        self.assertEqual(self.notes(start="unload"), ["unload tiny:latest"])
+
+    def test_upload(self):
+        """nobody_waits_for_a_client_that_does_not_send_its_body"""
+        server = self.start()
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
+            self.place(server.generate(model="tiny"))
+            server.wait_idle()
+            s.sendall(b'"model":"tiny","prompt":"' + b"x" * 72 + b'"}')
+            self.assertIn(b"HTTP/1.1 200 ", s.recv(65536))
+
+    def test_refused_early(self):
+        """a_body_is_not_asked_for_where_nobody_is_let_in"""
+        server = self.start()
+        server.own("POST", "admission/pause")
+        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+            s.settimeout(PATIENCE)
+            s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+            self.assertIn(b"HTTP/1.1 503 ", s.recv(65536))
+
     def test_unknown(self):
         """what_is_not_understood_goes_to_the_upstream_when_no_worker_runs_any_more"""
         server = self.start()
         self.place(server.generate(model="tiny"))
-        for target, body in (("/api/generate", {"model": "nobody", "prompt": "x"}), ("/api/generate", b"not json"),
-                             ("/api/unknown", {}), ("/v1/responses", {"model": "tiny", "input": "x"})):
+        odd = {"model": "tiny", "prompt": "x", "options": {"num_ctx": 5.5}}
+        for target, body in (("/api/generate", odd), ("/api/unknown", {}),
+                             ("/v1/responses", {"model": "tiny", "input": "x"})):
             before = [pid for pid in self.pids() if is_alive(pid)]
             self.assertEqual(len(before), 2, target)
             count = len(self.upstream.worked())
@@ -119,6 +203,19 @@ class Routing(Workers):
                          ["tiny:latest", "other:7b", "tiny:latest"])  # two workers, and the upstream
         _, _, body = server.ask("GET", "/api/ps", headers={"Origin": "http://localhost:3000"})
         self.assertEqual(len(json.loads(body)["models"]), 1)
+
+    def test_ps_failures(self):
+        """who_does_not_answer_is_left_out_of_it_and_if_nobody_does_that_is_what_is_said"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.upstream.close()
+        status, _, body = server.ask("GET", "/api/ps")
+        self.assertEqual((status, [m["name"] for m in json.loads(body)["models"]]), (200, ["tiny:latest"]))
+        for home in self.homes:
+            self.set_stub(home, ps="broken")
+        status, _, body = server.ask("GET", "/api/ps")
+        self.assertEqual((status, json.loads(body)),
+                         (502, {"error": "kuno: the upstream cannot be reached, or broke off its answer"}))
 
     def test_usage(self):
         """uses_are_counted_and_loads_of_the_servers_own_are_not"""

@@ -70,7 +70,7 @@ static void play(const char *steps, size_t limit, const char *expected) {
         case 'C':
         case 'Y': kn_admission_cleared(&s.a, what == 'C', now); break;
         case 'p': kn_admission_pause(&s.a); break;
-        case 'r': log_text(&s, kn_admission_resume(&s.a) ? "ok" : "no", NULL, ""); break;
+        case 'r': log_text(&s, kn_admission_resume(&s.a, now) ? "ok" : "no", NULL, ""); break;
         case 's': kn_admission_stop(&s.a); break;
         case 't':
             now = (uint64_t)n * 100;
@@ -156,13 +156,26 @@ static void a_marker_that_cannot_be_written_refuses_one(void **state) {
     play("e0 X e1 X", 9, "m -0M m -1M");
 }
 
-static void pausing_refuses_and_lets_work_finish(void **state) {
+static void pausing_refuses_who_comes_and_lets_work_finish(void **state) {
     (void)state;
-    play("e0 M e1 p e2 f0 C e3 r e4 M", 9, "m +0 -1P -2P c -3P ok m +4");
+    play("e0 M p e1 f0 C e2 r e3 M", 9, "m +0 -1P c -2P ok m +3");
     play("e0 p M f0 C", 9, "m +0 c"); /* its turn had come */
     play("p p e0 r r e0 M", 9, "-0P ok ok m +0");
     play("s e0 p e1 r e2", 9, "-0S -1S ok -2S");
     play("e0 M e1 s e2 f0 C", 9, "m +0 -1S -2S c");
+}
+
+static void who_waits_keeps_the_place_through_a_pause(void **state) {
+    (void)state;
+    play("e0 M e1 e2 p e3 f0 C", 9, "m +0 -3P c"); /* nobody's turn comes */
+    play("e0 M e1 e2 p e3 f0 C r M f1 C M", 9, "m +0 -3P c m ok +1 c m +2");
+    play("e0 M e1 p r f0 C M", 9, "m +0 ok c m +1"); /* over before it mattered */
+    play("e0 M e1 p l1 f0 C r", 9, "m +0 c ok");
+    play("e0 M e1 p f0 C r r M", 9, "m +0 c m ok ok +1");
+    play("e0 M e1 t5 e2 p t: f0 C t; r M", 9, "m +0 -1T c m ok +2"); /* waiting still has its end */
+    play("e0 M e1 p s f0 C r", 9, "m +0 -1S c ok");
+    play("e0 M e1 p u0 r", 9, "m +0 -1R no");
+    play("e0 e1 p X r M", 9, "m -0M m ok +1");
 }
 
 static void activity_lasts_until_the_marker_is_gone(void **state) {
@@ -234,6 +247,7 @@ static void crowd_refused(void *ctx, kn_ticket *t, kn_refusal why) {
 static void crowd_mark(void *ctx) {
     crowd *c = ctx;
     assert_false(c->mark_wanted || c->clear_wanted || c->marker);
+    assert_false(c->a.paused);
     c->mark_wanted = true;
 }
 
@@ -279,11 +293,11 @@ static void disk_acts(crowd *c, uint64_t now) {
     }
 }
 
-static void owner_acts(crowd *c) {
+static void owner_acts(crowd *c, uint64_t now) {
     if (random_below(2))
         kn_admission_pause(&c->a);
     else
-        assert_true(kn_admission_resume(&c->a));
+        assert_true(kn_admission_resume(&c->a, now));
 }
 
 static void a_crowd_never_has_two_at_work(void **state) {
@@ -296,7 +310,7 @@ static void a_crowd_never_has_two_at_work(void **state) {
         for (int step = 0; step < 50000; step++) {
             unsigned what = random_below(1000);
             if (what < 2)
-                owner_acts(&c);
+                owner_acts(&c, now);
             else if (what < 400)
                 disk_acts(&c, now);
             else if (what < 700 || c.working < 0)
@@ -313,7 +327,6 @@ static void a_crowd_never_has_two_at_work(void **state) {
             assert_true(c.a.queued <= c.a.queue_limit);
         }
         /* Everybody goes home, and so does the marker. */
-        kn_admission_resume(&c.a);
         for (int i = 0; i < CLIENTS; i++) {
             if (c.where[i] == WAITING) {
                 c.where[i] = AWAY;
@@ -340,7 +353,8 @@ int main(void) {
         cmocka_unit_test(those_who_leave_are_forgotten),
         cmocka_unit_test(what_is_not_certain_ends_everything),
         cmocka_unit_test(a_marker_that_cannot_be_written_refuses_one),
-        cmocka_unit_test(pausing_refuses_and_lets_work_finish),
+        cmocka_unit_test(pausing_refuses_who_comes_and_lets_work_finish),
+        cmocka_unit_test(who_waits_keeps_the_place_through_a_pause),
         cmocka_unit_test(activity_lasts_until_the_marker_is_gone),
         cmocka_unit_test(a_crowd_never_has_two_at_work),
     };

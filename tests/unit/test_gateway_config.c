@@ -45,6 +45,9 @@ static void a_state_directory_is_all_that_must_be_said(void **state) {
     assert_int_equal(c.connect_timeout_ms, 5000);
     assert_int_equal(c.header_timeout_ms, 600000);
     assert_int_equal(c.stream_idle_timeout_ms, 300000);
+    assert_int_equal(c.client.grace_ms, 30000);
+    assert_int_equal(c.client.rate, 16384);
+    assert_int_equal(c.client.most_ms, 600000);
     kn_config_free(&c);
 
     assert_true(kn_config_default("/somewhere", &c, &err));
@@ -60,14 +63,16 @@ static void every_key_is_read(void **state) {
     if (!read_text("{\"listen\": \"[::]:11434\", \"upstream\": \"127.0.0.1:20001\", \"control\": \"[::1]:20002\", "
                    "\"state_dir\": \"/s\", \"queue_limit\": 3, \"max_connections\": 100, \"queue_timeout_ms\": 4, "
                    "\"connect_timeout_ms\": 5, \"header_timeout_ms\": 6, \"stream_idle_timeout_ms\": 7, "
+                   "\"client_wait_ms\": 8, \"client_min_rate\": 9, \"client_wait_max_ms\": 10, "
                    "\"managed\": {\"reserve_bytes\": 1073741825, \"workers\": [" CUDA ", " VULKAN ", " CPU "]}}",
                    &c, &err))
         fail_msg("%s", err.text);
     assert_string_equal(kn_address_print(&c.listen).text, "[::]:11434");
     assert_string_equal(kn_address_print(&c.control).text, "[::1]:20002");
-    const uint32_t numbers[] = { c.queue_limit,        c.max_connections,   c.queue_timeout_ms,
-                                 c.connect_timeout_ms, c.header_timeout_ms, c.stream_idle_timeout_ms };
-    static const uint32_t expected[] = { 3, 100, 4, 5, 6, 7 };
+    const uint64_t numbers[] = { c.queue_limit,        c.max_connections,   c.queue_timeout_ms,
+                                 c.connect_timeout_ms, c.header_timeout_ms, c.stream_idle_timeout_ms,
+                                 c.client.grace_ms,    c.client.rate,       c.client.most_ms };
+    static const uint64_t expected[] = { 3, 100, 4, 5, 6, 7, 8, 9, 10 };
     assert_memory_equal(numbers, expected, sizeof expected);
     assert_true(c.reserve_bytes == 1073741825);
     assert_int_equal(c.worker_count, 3);

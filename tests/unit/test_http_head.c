@@ -71,6 +71,13 @@ static void refuses_heads_that_can_be_understood_in_two_ways(void **state) {
         { "Connection: Content-Length\r\n", 400 },
         { "Connection: a b\r\n", 400 },
         { "Connection: , ,, x-a ,\r\n", 0 },
+        { "Connection: Upgrade\r\nUpgrade: websocket\r\n", 501 },
+        { "Upgrade: h2c, websocket\r\nConnection: x-a, upgrade\r\n", 501 },
+        { "Upgrade: h2c\r\nUpgrade: TLS/1.0\r\nConnection: upgrade\r\n", 501 },
+        { "Upgrade: h2\r\nConnection: upgrade\r\n", 501 },
+        { "Upgrade: h2c,, HTTP/2.0\r\nConnection: upgrade\r\n", 0 }, /* an offer that nobody needs to take */
+        { "Upgrade: websocket\r\n", 0 },                             /* not for this connection */
+        { "Connection: upgrade\r\n", 0 },
         { "X-A:\r\nX-B: \t \r\nX-C: \xe9\x80\xff\r\n", 0 },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
