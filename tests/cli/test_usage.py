@@ -10,7 +10,8 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DONE, INVALID = 0, 2
-COMMANDS = ("generate", "upscale", "inspect-models", "serve", "mcp", "check", "resources", "bench", "image-worker")
+COMMANDS = ("generate", "upscale", "inspect-models", "fetch-models", "serve", "mcp", "check", "resources", "bench",
+            "image-worker")
 
 
 def kuno(*args, **options):
