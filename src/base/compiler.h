@@ -8,6 +8,7 @@
 #define KN_ALIGNED(n)        __attribute__((aligned(n)))
 #define KN_NORETURN          __attribute__((noreturn))
 #define KN_ALWAYS_INLINE     inline __attribute__((always_inline))
+#define KN_TYPE_OF(x)        __typeof__(x)
 
 /* A function for processors that have more than the rest of its file asks for: KN_TARGET("avx2,fma"). */
 #define KN_TARGET(features) __attribute__((target(features)))

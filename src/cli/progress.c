@@ -23,12 +23,8 @@ void kn_progress_init(kn_progress *p, bool quiet) {
     };
 }
 
-typedef struct duration {
-    char text[32];
-} duration;
-
-static duration say(double seconds) {
-    duration d;
+kn_duration kn_duration_of(double seconds) {
+    kn_duration d;
     unsigned long whole = (unsigned long)seconds;
     if (seconds < 60)
         snprintf(d.text, sizeof d.text, "%.1f s", seconds);
@@ -43,9 +39,9 @@ static duration say(double seconds) {
 static void tell_steps(const kn_progress *p, double elapsed) {
     if (p->steps)
         fprintf(p->out, " %u/%u", p->done, p->steps);
-    fprintf(p->out, "%s %s", p->steps ? "," : "", say(elapsed).text);
+    fprintf(p->out, "%s %s", p->steps ? "," : "", kn_duration_of(elapsed).text);
     if (p->done && p->done < p->steps)
-        fprintf(p->out, ", about %s left", say(elapsed / p->done * (p->steps - p->done)).text);
+        fprintf(p->out, ", about %s left", kn_duration_of(elapsed / p->done * (p->steps - p->done)).text);
 }
 
 static bool has_room_for_bar(void) {
@@ -77,7 +73,7 @@ static void end_phase(kn_progress *p) {
         fprintf(p->out, "kuno: %s:", p->phase->name);
         if (p->done)
             fprintf(p->out, " %u step%s,", p->done, p->done == 1 ? "" : "s");
-        fprintf(p->out, " %s\n", say(elapsed).text);
+        fprintf(p->out, " %s\n", kn_duration_of(elapsed).text);
     }
     p->phase = NULL;
 }
@@ -134,7 +130,7 @@ void kn_progress_end(kn_progress *p) {
         return;
     for (size_t i = 0; i < p->phase_count; i++) {
         const kn_progress_phase *done = &p->phases[i];
-        fprintf(p->out, "%s%s %s", i ? ", " : "", done->name, say(done->seconds).text);
+        fprintf(p->out, "%s%s %s", i ? ", " : "", done->name, kn_duration_of(done->seconds).text);
     }
     fputc('\n', p->out);
 }

@@ -28,6 +28,12 @@ typedef struct kn_progress {
     unsigned steps, done, shown;
 } kn_progress;
 
+/* "1.2 s", "3 min 05 s", "2 h 07 min" */
+typedef struct kn_duration {
+    char text[32];
+} kn_duration;
+kn_duration kn_duration_of(double seconds);
+
 void kn_progress_init(kn_progress *p, bool quiet);
 
 /* Ends the phase before and begins another; steps is 0 where there is nothing to count. A phase that comes again, as

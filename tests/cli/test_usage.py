@@ -10,7 +10,7 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DONE, INVALID = 0, 2
-COMMANDS = ("generate", "upscale", "inspect-models", "serve", "open", "mcp", "check", "resources", "bench",
+COMMANDS = ("generate", "upscale", "inspect-models", "fetch-models", "serve", "open", "mcp", "check", "resources", "bench",
             "image-worker")
 
 
