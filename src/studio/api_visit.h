@@ -8,6 +8,7 @@
 #include "http/router.h"
 #include "studio/api.h"
 #include "studio/internal.h"
+#include "studio/page.h"
 
 enum {
     KN_API_STREAMS = 64,
@@ -26,6 +27,7 @@ typedef struct kn_session {
 struct kn_api {
     kn_studio *studio;
     kn_guard guard;
+    kn_page page;
     kn_session sessions[KN_API_SESSIONS];
     struct kn_visit *streams; /* of events */
     unsigned stream_count;

@@ -1,11 +1,9 @@
 """The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
 
 import base64
-import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,9 +11,9 @@ import unittest
 
 import tap
 from cli.png import Picture, coloured
-from studio.rig import PATIENCE, TOKEN, Rig, png
+from studio.rig import TOKEN, png
+from studio.serve import PROGRAM, Serve
 
-PROGRAM = os.environ["KUNO"]
 UPSCALER = os.path.join(os.path.dirname(__file__), "..", "golden", "upscalers", "compact-x2", "weights.safetensors")
 
 
@@ -28,67 +26,6 @@ def changed(picture, width, height, left=0, top=0):
     c = picture.channels
     return {(x, y) for y in range(height) for x in range(width)
             if picture.pixels[((top + y) * picture.width + left + x) * c:][:3] != motley(x, y)}
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-class Serve(Rig):
-    """The same requests to the program itself."""
-
-    def begin(self):
-        listen, control, upstream, self.port = free_ports(4)
-        config = {
-            "listen": f"127.0.0.1:{listen}",
-            "control": f"127.0.0.1:{control}",
-            "upstream": f"127.0.0.1:{upstream}",
-            "state_dir": self.folder,
-            "studio": {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")},
-        }
-        path = os.path.join(self.folder, "config.json")
-        with open(path, "w") as file:
-            json.dump(config, file)
-        open(config["studio"]["models"], "a").close()
-        own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}
-        with open(os.path.join(self.folder, "log"), "a") as log:
-            self.process = subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=log, env=own)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            try:
-                if self.get("/health", token=None).status == 200:
-                    return
-            except OSError:
-                time.sleep(0.02)
-            if self.process.poll() is not None:
-                break
-        raise AssertionError(f"it does not begin: {self.log}")
-
-    def workers(self):
-        """The processes that it has started."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-
-    def drawn(self, prompt, **more):
-        job = self.ended(self.job(prompt, **more))
-        if job["state"] != "completed":
-            raise AssertionError(f"{job['error']}")
-        return Picture(self.get(f"/jobs/{job['id']}/results/0").body)
-
-    def running(self, job, picture=0, attempts=1):
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            answer = self.get(f"/jobs/{job}").json
-            progress = answer["progress"]
-            if (progress["phase"] == "sampling" and progress["image_index"] >= picture
-                    and answer["attempts"] >= attempts):
-                return answer
-            time.sleep(0.005)
-        raise AssertionError(f"{job} does not run")
 
 
 class Pictures(unittest.TestCase):
