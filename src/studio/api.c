@@ -143,7 +143,7 @@ static void on_request(kn_exchange *x, const kn_head *head) {
     kn_api *a = kn_exchange_listener(x);
     kn_compat_door door;
     bool other = kn_compat_is_meant(x, head, &door);
-    if (!kn_guard_knows_page(&a->guard, x, head))
+    if (!kn_guard_knows_page(&a->guard, x, head) || kn_page_answers(&a->page, x, head))
         return;
     if (a->mcp && kn_mcp_is_meant(head)) {
         if (kn_api_admits(a, x, head))
@@ -172,6 +172,10 @@ bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn
     kn_api *a = calloc(1, sizeof *a);
     if (!a)
         return kn_fail_nomem(err, sizeof *a);
+    if (!kn_page_open(&a->page, err)) {
+        free(a);
+        return false;
+    }
     a->studio = s;
     a->guard.loop = s->loop;
     a->guard.port = port;

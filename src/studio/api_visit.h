@@ -8,6 +8,7 @@
 #include "http/router.h"
 #include "studio/api.h"
 #include "studio/internal.h"
+#include "studio/page.h"
 
 enum {
     KN_API_STREAMS = 64,
@@ -34,6 +35,7 @@ struct kn_api {
     kn_studio *studio;
     kn_guard guard;
     kn_mcp *mcp; /* NULL: there is none */
+    kn_page page;
     kn_session sessions[KN_API_SESSIONS];
     kn_session_link links[KN_API_LINKS];
     struct kn_visit *streams; /* of events */

@@ -1,0 +1,139 @@
+"""The studio's page in a browser, in front of `kuno serve` with the built-in model."""
+
+import os
+import re
+import signal
+import unittest
+
+import tap
+from studio.rig import TOKEN, png_file
+from studio.serve import Serve
+from web.browser import BrowserCase, drop, shot, why_not
+
+if not why_not():
+    from playwright.sync_api import expect
+
+WEIGHT_MAX = 250_000
+SCREENS = ("create", "queue", "gallery", "models", "settings", "diagnostics")
+LONG = {"batch": 8, "preset": "quality"}
+
+
+def picture(width, height, red=200):
+    return png_file(width, height, 2, b"".join(b"\0" + bytes((red, 120, 80)) * width for _ in range(height)))
+
+
+def job_of(rig):
+    return rig.get("/jobs?limit=1")["items"][0]
+
+
+def go(page, screen):
+    page.click(f".nav a[data-name={screen}]")
+    expect(page.locator("main h1")).to_have_text(screen.capitalize())
+
+
+class Files(unittest.TestCase):
+    def test_the_page_is_small_and_strict_and_is_not_sent_twice(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "web")
+        names = [name for name in os.listdir(folder) if name != "meson.build"]
+        self.assertLessEqual(sum(os.path.getsize(os.path.join(folder, name)) for name in names), WEIGHT_MAX)
+        types = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
+        with Serve() as rig:
+            for name in names:
+                answer = rig.send("GET", f"/web/{name}", token=None)
+                with open(os.path.join(folder, name), "rb") as file:
+                    self.assertEqual(answer.body, file.read(), name)
+                self.assertIn(types[name.rsplit(".", 1)[1]], answer.headers["Content-Type"])
+                self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+            answer = rig.send("GET", "/", token=None)
+            policy = answer.headers["Content-Security-Policy"]
+            self.assertIn("default-src 'none'; script-src 'self'; style-src 'self'", policy)
+            self.assertNotIn("unsafe", policy)
+            again = rig.send("GET", "/", token=None, If_None_Match=answer.headers["ETag"])
+            self.assertEqual((again.status, again.body), (304, b""))
+            self.assertEqual(rig.send("HEAD", "/", token=None).body, b"")
+            self.assertEqual(rig.send("GET", "/web/none.js", token=None).status, 401)
+            self.assertEqual(rig.send("POST", "/", {}, token=None).status, 401)
+            self.assertEqual(rig.send("GET", "/", token=None, Host="example.org").status, 421)
+
+    def test_nothing_of_it_reads_text_as_html_or_names_another_host(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "web")
+        forbidden = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|style=\"")
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text = file.read()
+            self.assertIsNone(forbidden.search(text), name)
+            named = set(re.findall(r"https?://[^\s\"'`)]+", text))
+            self.assertEqual(named - {"http://www.w3.org/2000/svg"}, set(), name)
+
+
+class Page(BrowserCase):
+    def test_from_the_first_visit_to_the_first_picture(self):
+        with Serve() as rig, self.visit(rig, enter=False, guide=True) as page:
+            shot(page, "token")
+            page.fill("#token", TOKEN)
+            page.keyboard.press("Enter")
+            page.click("dialog >> text=Next")
+            shot(page, "guide")
+            page.click("dialog >> role=button[name='Draw']")
+            expect(page.locator("dialog .stage figure img")).to_be_visible()
+            page.click("dialog >> text=Go on")
+            expect(page.locator(".strip-row a")).to_have_count(1)
+            page.reload()
+            expect(page.locator(".strip-row a")).to_have_count(1)
+            expect(page.locator("dialog")).to_have_count(0)
+            shot(page, "create")
+
+    def test_a_wrong_token_is_refused_in_words(self):
+        with Serve() as rig, self.visit(rig, enter=False, may_be_gone=True) as page:
+            page.fill("#token", "x" * 32)
+            page.keyboard.press("Enter")
+            expect(page.locator("#token-error")).to_contain_text("This is not the token.")
+            self.assertEqual(page.locator("main h1").count(), 0)
+
+    def test_a_picture_is_drawn_as_it_was_asked_for(self):
+        with Serve() as rig, self.visit(rig) as page:
+            page.fill("textarea >> nth=0", "A red apple.")
+            page.check("[name=shape][value='16:9']")
+            page.click("text=More options")
+            # More than a number of JavaScript holds.
+            page.fill("input[placeholder=random]", "9007199254740993")
+            expect(page.locator(".plan")).to_contain_text("176 × 96")
+            page.focus("textarea >> nth=0")
+            page.keyboard.press("Control+Enter")
+            expect(page.locator(".stage figure img")).to_be_visible()
+            expect(page.locator(".stage figcaption")).to_contain_text("seed 9007199254740993")
+            job = job_of(rig)
+            self.assertEqual(job["request"], {"prompt": "A red apple.", "seed": "9007199254740993",
+                                              "size": {"mode": "auto", "aspect_ratio": "16:9"}})
+            self.assertEqual(job["seeds"], ["9007199254740993"])
+            page.fill("input[placeholder=random]", "9223372036854775808")
+            expect(page.locator("button[type=submit]")).to_be_disabled()
+
+    def test_a_running_job_is_cancelled(self):
+        with Serve() as rig, self.visit(rig) as page:
+            job = rig.job("a boat", **LONG)
+            go(page, "queue")
+            row = page.locator(f".job[data-id={job}]")
+            expect(row.locator("strong")).to_contain_text("Step")
+            shot(page, "queue-running")
+            row.locator("text=Cancel").click()
+            expect(row.locator("strong")).to_have_text("Cancelled")
+            self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+    def test_a_job_goes_on_when_the_service_is_begun_again(self):
+        with Serve() as rig, self.visit(rig, may_be_gone=True) as page:
+            page.fill("textarea >> nth=0", "A boat.")
+            page.check("[name=preset][value=quality]")
+            page.check("[name=batch][value='8']")
+            page.click("button[type=submit]")
+            expect(page.locator(".progress strong")).to_contain_text("Step")
+            rig.end(signal.SIGKILL)
+            expect(page.locator("#lost")).to_be_visible()
+            shot(page, "lost")
+            rig.begin()
+            expect(page.locator("#lost")).to_be_hidden()
+            expect(page.locator(".stage figure img")).to_have_count(8)
+            self.assertEqual(job_of(rig)["state"], "completed")
+
+
+tap.main()

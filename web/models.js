@@ -1,0 +1,482 @@
+// Models: what is installed, what lies in a folder, and what can be fetched.
+
+import { call, get, order, post, remove } from "./api.js";
+import { add, button, el, fill, icon, iconButton } from "./dom.js";
+import { bytes, duration } from "./format.js";
+import { readDownloads, readModels } from "./live.js";
+import { state, watch } from "./state.js";
+import { t } from "./texts.js";
+import {
+    announce,
+    busily,
+    confirm,
+    dialog,
+    empty,
+    explain,
+    failure,
+    field,
+    loading,
+    meter,
+    select,
+    setMeter,
+    toast,
+} from "./ui.js";
+
+const ROLES = ["diffusion", "text_encoder", "vision_encoder", "vae", "tokenizer"];
+const MODELS = ["qwen-image-2.1", "qwen-image", "krea2", "z-image"];
+const GOING = new Set(["queued", "running", "verifying", "paused"]);
+
+const baseName = (path) => path.slice(path.lastIndexOf("/") + 1);
+
+// ---- profiles ----
+
+function profileCard(profile) {
+    const missing = profile.files.filter((file) => !file.present);
+    const total = profile.files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
+    const activate = busily(async () => {
+        await post(`models/${profile.name}/activate`);
+        await readModels();
+        announce(t("models.activated", { name: profile.title ?? profile.name }));
+    });
+    const forget = busily(async () => {
+        if (await confirm(t("models.remove"), t("models.remove_text", { name: profile.name }), t("models.remove")))
+            await remove(`models/${profile.name}`).then(readModels);
+    });
+    return el(
+        "article",
+        { class: `card model ${profile.active ? "active" : ""}` },
+        el(
+            "header",
+            { class: "row" },
+            el(
+                "div",
+                {},
+                el("h3", {}, profile.title ?? profile.name),
+                el(
+                    "p",
+                    { class: "small muted" },
+                    [profile.name, profile.variant, profile.source === "official" ? t("models.built_in") : ""]
+                        .filter(Boolean)
+                        .join(" · "),
+                ),
+            ),
+            profile.active
+                ? el("span", { class: "chip good" }, t("models.active"))
+                : el(
+                      "span",
+                      { class: `chip ${profile.ready ? "" : "bad"}` },
+                      t(profile.ready ? "models.ready" : "models.incomplete"),
+                  ),
+        ),
+        el(
+            "p",
+            { class: "small" },
+            [
+                profile.defaults?.steps && t("plan.steps", { n: profile.defaults.steps }),
+                profile.defaults?.width && `${profile.defaults.width} × ${profile.defaults.height}`,
+                total > 0 && bytes(total),
+                profile.license,
+            ]
+                .filter(Boolean)
+                .join(" · "),
+        ),
+        missing.map((file) =>
+            el(
+                "p",
+                { class: "note error" },
+                icon("warning"),
+                el("span", {}, t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)),
+            ),
+        ),
+        profile.files.length > 0 &&
+            el(
+                "details",
+                {},
+                el("summary", {}, icon("down"), t("models.files", { n: profile.files.length })),
+                el(
+                    "ul",
+                    { class: "files" },
+                    profile.files.map((file) =>
+                        el(
+                            "li",
+                            {},
+                            el("span", {}, t(`role.${file.role}`)),
+                            el("code", {}, file.path),
+                            el(
+                                "span",
+                                { class: "muted" },
+                                [bytes(file.bytes), file.quantization, file.verified && t("models.verified")]
+                                    .filter(Boolean)
+                                    .join(" · "),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        el(
+            "footer",
+            { class: "row" },
+            !profile.active &&
+                button(t("models.activate"), activate, {
+                    kind: "small",
+                    disabled: !profile.ready,
+                    title: profile.ready ? "" : t("models.incomplete"),
+                }),
+            profile.source === "user" && iconButton(t("models.remove"), "trash", forget, { kind: "quiet" }),
+        ),
+    );
+}
+
+// ---- a folder ----
+
+function scanForm(place) {
+    const input = el("input", {
+        type: "text",
+        spellcheck: "false",
+        autocomplete: "off",
+        required: true,
+        placeholder: "/home/you/models",
+        value: state.settings?.model_directory ?? "",
+    });
+    const result = el("div", { class: "stack" });
+    const scan = busily(async () => {
+        fill(result, loading());
+        try {
+            showFiles(result, await post("models/scan", { directory: input.value.trim() }));
+        } catch (error) {
+            fill(result, failure(error));
+        }
+    });
+    const go = button(t("models.scan"), scan, { symbol: "search" });
+    fill(
+        place,
+        el("h2", {}, t("models.folder")),
+        el("p", { class: "muted" }, t("models.folder_text")),
+        el(
+            "form",
+            {
+                class: "with-button",
+                onsubmit: (event) => {
+                    event.preventDefault();
+                    go.click();
+                },
+            },
+            field(t("models.directory"), input),
+            go,
+        ),
+        result,
+    );
+}
+
+function showFiles(place, { files, truncated }) {
+    const roles = new Map();
+    const make = button(t("models.make"), () => makeProfile(roles), { kind: "primary small", disabled: true });
+    const rows = files.map((file) =>
+        el(
+            "li",
+            {},
+            el(
+                "div",
+                {},
+                el("p", { class: "path" }, el("strong", {}, baseName(file.path))),
+                el(
+                    "p",
+                    { class: "small muted" },
+                    [bytes(file.bytes), file.model, file.quantization, file.reason].filter(Boolean).join(" · "),
+                ),
+            ),
+            select(
+                [
+                    { value: "", label: t("models.not_used") },
+                    ...ROLES.map((role) => ({ value: role, label: t(`role.${role}`) })),
+                ],
+                file.usable && file.role ? choose(file.path, file.role) : "",
+                (role) => {
+                    choose(file.path, role);
+                    make.disabled = !roles.size;
+                },
+            ),
+        ),
+    );
+    rows.forEach((row, i) =>
+        row.querySelector("select").setAttribute("aria-label", t("models.role_of", { name: baseName(files[i].path) })),
+    );
+    function choose(path, role) {
+        if (role) roles.set(path, role);
+        else roles.delete(path);
+        return role;
+    }
+    make.disabled = !roles.size;
+    fill(
+        place,
+        files.length
+            ? [
+                  el("p", { class: "muted", role: "status" }, t("models.found", { n: files.length })),
+                  el("ul", { class: "files choose" }, rows),
+                  truncated && el("p", { class: "note warning" }, icon("warning"), t("models.truncated")),
+                  el("div", {}, make),
+              ]
+            : empty("folder", t("models.no_files"), t("models.no_files_text")),
+    );
+}
+
+function makeProfile(roles) {
+    const models = [...new Set([...state.models.map((one) => one.model), ...MODELS])];
+    const name = el("input", {
+        type: "text",
+        required: true,
+        maxlength: "64",
+        spellcheck: "false",
+        placeholder: "my-model",
+    });
+    const title = el("input", { type: "text", maxlength: "200" });
+    const problem = el("p", { class: "note error", role: "alert", hidden: true });
+    let model = models[0];
+    return dialog(t("models.make"), (close) => [
+        field(t("models.name"), name, { hint: t("models.name_hint") }),
+        field(t("viewer.title"), title),
+        field(
+            t("models.kind"),
+            select(
+                models.map((one) => ({ value: one, label: one })),
+                model,
+                (value) => {
+                    model = value;
+                },
+            ),
+        ),
+        problem,
+        el(
+            "footer",
+            {},
+            button(t("cancel"), () => close()),
+            button(
+                t("models.save"),
+                busily(async () => {
+                    try {
+                        const files = [...roles].map(([path, role]) => ({ role, path }));
+                        await call("PUT", `models/${encodeURIComponent(name.value.trim())}`, {
+                            json: { model, files, ...(title.value.trim() && { title: title.value.trim() }) },
+                        });
+                        await readModels();
+                        close(true);
+                        toast(t("models.saved"));
+                    } catch (error) {
+                        problem.textContent = explain(error);
+                        problem.hidden = false;
+                    }
+                }),
+                { kind: "primary" },
+            ),
+        ),
+    ]);
+}
+
+// ---- downloads ----
+
+function acceptLicence(entry) {
+    let agreed = false;
+    return dialog(entry.title, (close) => {
+        const go = button(t("models.fetch"), () => close(true), {
+            kind: "primary",
+            disabled: true,
+            symbol: "download",
+        });
+        const box = el("input", {
+            type: "checkbox",
+            onchange: () => {
+                agreed = box.checked;
+                go.disabled = !agreed;
+            },
+        });
+        return [
+            el(
+                "dl",
+                {},
+                el("dt", {}, t("models.licence")),
+                el("dd", {}, el("strong", {}, entry.license)),
+                el("dt", {}, t("models.size")),
+                el("dd", {}, bytes(entry.bytes)),
+                el("dt", {}, t("models.for")),
+                el("dd", {}, t(`role.${entry.role}`)),
+                el("dt", {}, "SHA-256"),
+                el("dd", {}, el("code", { class: "break" }, entry.sha256)),
+            ),
+            el("label", { class: "toggle" }, box, el("span", {}, t("models.agree", { licence: entry.license }))),
+            el(
+                "footer",
+                {},
+                button(t("cancel"), () => close(false)),
+                go,
+            ),
+        ];
+    });
+}
+
+function downloadRow(download) {
+    const bar = meter(0, t("models.progress"));
+    const facts = el("p", { class: "small muted" });
+    const title = el("p", { class: "job-title" });
+    const tools = el("div", { class: "row" }),
+        problem = el("div");
+    const act = (what) =>
+        busily(async () => {
+            const now = await post(`downloads/${download.id}/${what}`);
+            state.downloads.set(now.id, now);
+            update(now);
+        });
+    const forget = busily(async () => {
+        await remove(`downloads/${download.id}`);
+        state.downloads.delete(download.id);
+        row.remove();
+    });
+    const row = el(
+        "li",
+        { class: "job" },
+        icon("download"),
+        el("div", { class: "job-text" }, title, facts, bar, problem),
+        tools,
+    );
+    let shown = "";
+
+    function update(now) {
+        const left =
+            now.bytes_per_second > 0 && now.state === "running"
+                ? (now.bytes_total - now.bytes_done) / now.bytes_per_second
+                : null;
+        title.textContent = now.title ?? now.artifact;
+        facts.textContent = [
+            t(`download.${now.state}`),
+            `${bytes(now.bytes_done)} / ${bytes(now.bytes_total)}`,
+            now.state === "running" &&
+                now.bytes_per_second !== null &&
+                now.bytes_per_second !== undefined &&
+                (now.bytes_per_second > 0 ? `${bytes(now.bytes_per_second)}/s` : t("download.stalled")),
+            left !== null && t("job.remaining", { time: duration(left) }),
+        ]
+            .filter(Boolean)
+            .join(" · ");
+        setMeter(bar, now.bytes_total ? now.bytes_done / now.bytes_total : 0);
+        if (shown === now.state) return;
+        shown = now.state;
+        bar.hidden = !GOING.has(now.state);
+        fill(
+            problem,
+            now.error && el("p", { class: "note error" }, icon("warning"), el("span", {}, now.error.message)),
+        );
+        fill(
+            tools,
+            ["queued", "running"].includes(now.state) && iconButton(t("download.pause"), "pause", act("pause")),
+            ["paused", "failed"].includes(now.state) && iconButton(t("download.resume"), "play", act("resume")),
+            GOING.has(now.state)
+                ? iconButton(t("cancel"), "stop", act("cancel"))
+                : iconButton(t("queue.forget"), "close", forget, { kind: "quiet" }),
+        );
+    }
+
+    update(download);
+    return { row, update };
+}
+
+function catalogRow(entry, read) {
+    const fetch = busily(async () => {
+        if (!entry.license_accepted && !(await acceptLicence(entry))) return;
+        const download = await order("downloads", { artifact: entry.id, accept_license: true });
+        state.downloads.set(download.id, download);
+        await readDownloads();
+        read();
+    });
+    const going = [...state.downloads.values()].some((one) => one.artifact === entry.id && GOING.has(one.state));
+    return el(
+        "li",
+        {},
+        el(
+            "div",
+            {},
+            el("p", {}, el("strong", {}, entry.title)),
+            el(
+                "p",
+                { class: "small muted" },
+                [
+                    t(`role.${entry.role}`),
+                    bytes(entry.bytes),
+                    entry.license,
+                    entry.needed_by?.length && t("models.needed", { names: entry.needed_by.join(", ") }),
+                ]
+                    .filter(Boolean)
+                    .join(" · "),
+            ),
+        ),
+        entry.installed
+            ? el("span", { class: "chip good" }, t("models.installed"))
+            : button(t("models.fetch"), fetch, { symbol: "download", kind: "small", disabled: going }),
+    );
+}
+
+// ---- the screen ----
+
+export function open(place) {
+    const profiles = el("div", { class: "cards" }),
+        folder = el("section", { class: "card" });
+    const fetching = el("ul", { class: "jobs" }),
+        catalog = el("div", { class: "stack" });
+    const rows = new Map();
+    add(
+        place,
+        el("section", {}, el("h2", { class: "unseen" }, t("models.profiles")), profiles),
+        el("section", { class: "card" }, el("h2", {}, t("models.fetching")), fetching, catalog),
+        folder,
+    );
+
+    function showProfiles() {
+        fill(profiles, state.models.length ? state.models.map(profileCard) : loading());
+    }
+
+    function showDownloads(change) {
+        if (change && rows.has(change.id)) {
+            rows.get(change.id).update(change);
+            if (change.state === "completed") readCatalog();
+            return;
+        }
+        rows.clear();
+        fetching.hidden = !state.downloads.size;
+        fill(
+            fetching,
+            [...state.downloads.values()]
+                .sort((a, b) => (a.id < b.id ? 1 : -1))
+                .map((one) => {
+                    rows.set(one.id, downloadRow(one));
+                    return rows.get(one.id).row;
+                }),
+        );
+    }
+
+    async function readCatalog() {
+        try {
+            const { items } = await get("catalog");
+            fill(
+                catalog,
+                items.length
+                    ? el(
+                          "ul",
+                          { class: "files" },
+                          items.map((entry) => catalogRow(entry, readCatalog)),
+                      )
+                    : el("p", { class: "muted" }, t("models.no_catalog")),
+            );
+        } catch (error) {
+            fill(
+                catalog,
+                error.isMissing ? el("p", { class: "muted" }, t("models.not_here")) : failure(error, readCatalog),
+            );
+        }
+    }
+
+    scanForm(folder);
+    showProfiles();
+    showDownloads();
+    fill(catalog, loading());
+    readCatalog();
+    const ends = [watch("models everything", showProfiles), watch("downloads", showDownloads)];
+    return () => ends.forEach((end) => end());
+}

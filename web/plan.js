@@ -1,0 +1,28 @@
+// What the planner says to a request, before anybody asks for it in earnest.
+
+import { post } from "./api.js";
+import { watch } from "./state.js";
+
+const KEPT_MAX = 200;
+const kept = new Map();
+
+// Another model, other settings: everything may be different now.
+watch("models settings everything", () => kept.clear());
+
+// { plan, refusal }: refusal is null, or why such a job would not be accepted.
+export async function planOf(request, signal) {
+    const key = JSON.stringify(request);
+    if (kept.has(key)) return kept.get(key);
+    let verdict;
+    try {
+        // The planner does not look at what the words are, but wants some.
+        const plan = await post("plan", { ...request, prompt: request.prompt || "?" }, { signal });
+        verdict = { plan, refusal: plan.blocking[0]?.message ?? null };
+    } catch (error) {
+        if (error.status !== 422 && error.status !== 409) throw error;
+        verdict = { plan: null, refusal: error.detail || error.reason || error.title, pointer: error.pointer };
+    }
+    if (kept.size >= KEPT_MAX) kept.delete(kept.keys().next().value);
+    kept.set(key, verdict);
+    return verdict;
+}
