@@ -1,6 +1,7 @@
 """`kuno open`: the service is found or started, and the browser gets a link that is good once."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -58,6 +59,8 @@ class Open(unittest.TestCase):
             self.ask("POST", "/service/stop")
             while self.ask("GET", "/health", token=None):
                 time.sleep(0.02)
+        with contextlib.suppress(FileNotFoundError), open(self.folder / "state" / "instance.lock") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # the last thing that a service gives back
 
     def program(self, name, script):
         path = self.bin / name
