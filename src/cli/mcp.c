@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/service.h"
-#include "mcp/stdio.h"
+#include "mcp/pipes.h"
 
 typedef struct mcp_options {
     const char *config, *token_file;
@@ -35,7 +35,7 @@ static const kn_option options[] = {
 typedef struct server {
     kn_loop *loop;
     kn_http *http;
-    kn_mcp_stdio *stdio;
+    kn_mcp_pipes *pipes;
     kn_service_key key;
     size_t folder_count;
     char *folders[KN_GIVEN_PATHS_MAX];
@@ -59,8 +59,8 @@ static void ended(void *ctx) {
 static void signal_came(void *ctx, int number) {
     (void)number;
     const server *s = ctx;
-    if (s->stdio)
-        kn_mcp_stdio_stop(s->stdio);
+    if (s->pipes)
+        kn_mcp_pipes_stop(s->pipes);
 }
 
 static bool watch_signals(server *s, kn_error *err) {
@@ -92,7 +92,7 @@ static bool speak(server *s, const kn_config *c, kn_error *err) {
                                  .folders = (const char *const *)s->folders,
                                  .folder_count = s->folder_count };
     int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (in >= 0 && out >= 0 && kn_mcp_stdio_new(&setup, in, out, ended, s, &s->stdio, err))
+    if (in >= 0 && out >= 0 && kn_mcp_pipes_new(&setup, in, out, ended, s, &s->pipes, err))
         return true;
     if (in >= 0)
         close(in);
@@ -113,7 +113,7 @@ static int run(const void *given) {
     ok = ok && kn_service_key_find(o->token_file, &c, &s.key, &err) && find_folders(&s, &o->allowed, &err) &&
          kn_loop_new(NULL, NULL, &s.loop, &err) && watch_signals(&s, &err) && kn_http_new(s.loop, &s.http, &err) &&
          speak(&s, &c, &err) && kn_loop_run(s.loop, &err);
-    kn_mcp_stdio_free(s.stdio);
+    kn_mcp_pipes_free(s.pipes);
     if (s.http)
         kn_http_free(s.http);
     if (s.loop)

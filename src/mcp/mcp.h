@@ -4,10 +4,10 @@
  *     message.h            a message as it is read
  *     tools.h tools.json   the tools, and what the arguments of a call mean
  *     mcp.h                this: what becomes of a request, whichever way it came
- *     stdio.h              a client at the other end of two pipes: `kuno mcp`
+ *     pipes.h              a client at the other end of two pipes: `kuno mcp`
  *     endpoint.h           clients over HTTP: /mcp on the studio's listener
  *
- *     client ──► stdio.c, endpoint.c ──► mcp.c ──► tools.c ──► work.c, job.c ──► /api/v1
+ *     client ──► pipes.c, endpoint.c ──► mcp.c ──► tools.c ──► work.c, job.c ──► /api/v1
  *            ◄── answers and progress ◄──────────── results ◄──────────────────
  *
  * Every tool is a request or a few to the studio's API, over HTTP, also within the process that has the studio: so

@@ -1,4 +1,4 @@
-#include "mcp/stdio.h"
+#include "mcp/pipes.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,13 +18,13 @@ enum {
 };
 
 typedef struct live {
-    kn_mcp_stdio *stdio;
+    kn_mcp_pipes *pipes;
     kn_mcp_call *call;
     kn_mcp_word id;
     struct live *next, **at;
 } live;
 
-struct kn_mcp_stdio {
+struct kn_mcp_pipes {
     kn_loop *loop;
     kn_mcp *mcp;
     void (*ended)(void *ctx);
@@ -42,17 +42,17 @@ struct kn_mcp_stdio {
     char chunk[READ_BYTES];
 };
 
-static void look_for_the_end(kn_mcp_stdio *s);
+static void look_for_the_end(kn_mcp_pipes *s);
 
 /* ---- writing ---- */
 
-static void close_all(kn_mcp_stdio *s) {
+static void close_all(kn_mcp_pipes *s) {
     kn_buf_free(&s->pending);
     s->written = 0;
-    kn_mcp_stdio_stop(s);
+    kn_mcp_pipes_stop(s);
 }
 
-static void listen_again(kn_mcp_stdio *s) {
+static void listen_again(kn_mcp_pipes *s) {
     bool reads = s->state == OPEN && s->pending.len - s->written < WAITING_BYTES;
     if (s->read_again.fired)
         kn_loop_timer_at(s->loop, &s->read_again, reads ? kn_loop_now_ms(s->loop) : KN_TIMER_NEVER);
@@ -60,12 +60,12 @@ static void listen_again(kn_mcp_stdio *s) {
         kn_watch_want(s->loop, &s->in, reads ? EPOLLIN : 0);
 }
 
-static bool may_write(const kn_mcp_stdio *s) {
+static bool may_write(const kn_mcp_pipes *s) {
     struct pollfd p = { .fd = s->out.fd, .events = POLLOUT };
     return s->writes_freely || (poll(&p, 1, 0) == 1 && p.revents);
 }
 
-static void write_more(kn_mcp_stdio *s) {
+static void write_more(kn_mcp_pipes *s) {
     while (s->written < s->pending.len && may_write(s)) {
         size_t len = KN_MIN(s->pending.len - s->written, (size_t)WRITE_BYTES);
         ssize_t n = write(s->out.fd, s->pending.data + s->written, len);
@@ -89,10 +89,10 @@ static void write_more(kn_mcp_stdio *s) {
 
 static void writable(kn_watch *w, uint32_t events) {
     (void)events;
-    write_more(KN_HOLDER(w, kn_mcp_stdio, out));
+    write_more(KN_HOLDER(w, kn_mcp_pipes, out));
 }
 
-static void send_line(kn_mcp_stdio *s, const char *text, size_t len) {
+static void send_line(kn_mcp_pipes *s, const char *text, size_t len) {
     if (s->state == OVER)
         return;
     if (kn_buf_add(&s->pending, text, len) && kn_buf_add_text(&s->pending, "\n"))
@@ -101,7 +101,7 @@ static void send_line(kn_mcp_stdio *s, const char *text, size_t len) {
         close_all(s);
 }
 
-static void send_error(kn_mcp_stdio *s, const kn_mcp_word *id, int code, const char *message, json_t *data) {
+static void send_error(kn_mcp_pipes *s, const kn_mcp_word *id, int code, const char *message, json_t *data) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, 4096);
     if (kn_mcp_write_error(&text, id, code, message, data))
@@ -119,21 +119,21 @@ static void forget(live *l) {
 
 static void notify(void *ctx, const char *text, size_t len) {
     live *l = ctx;
-    if (l->stdio->pending.len - l->stdio->written < NOTES_BYTES)
-        send_line(l->stdio, text, len);
+    if (l->pipes->pending.len - l->pipes->written < NOTES_BYTES)
+        send_line(l->pipes, text, len);
 }
 
 static void answer(void *ctx, const char *text, size_t len, int code) {
     (void)code; /* it is in the text */
     live *l = ctx;
-    kn_mcp_stdio *s = l->stdio;
+    kn_mcp_pipes *s = l->pipes;
     forget(l);
     send_line(s, text, len);
 }
 
 static const kn_mcp_client client = { notify, answer };
 
-static live *find(const kn_mcp_stdio *s, const kn_mcp_word *id) {
+static live *find(const kn_mcp_pipes *s, const kn_mcp_word *id) {
     for (live *l = s->live; l; l = l->next)
         if (kn_mcp_word_is_same(&l->id, id))
             return l;
@@ -145,7 +145,7 @@ static void cancel(live *l) {
     forget(l);
 }
 
-static void begin(kn_mcp_stdio *s, const kn_mcp_message *m) {
+static void begin(kn_mcp_pipes *s, const kn_mcp_message *m) {
     live *l = malloc(sizeof *l);
     kn_mcp_call *call = l ? kn_mcp_begin(s->mcp, m, s->era == ERA_STATELESS, &client, l) : NULL;
     if (!call) {
@@ -153,7 +153,7 @@ static void begin(kn_mcp_stdio *s, const kn_mcp_message *m) {
         send_error(s, &m->id, KN_MCP_INTERNAL, "memory is short", NULL);
         return;
     }
-    *l = (live){ .stdio = s, .call = call, .id = m->id, .next = s->live, .at = &s->live };
+    *l = (live){ .pipes = s, .call = call, .id = m->id, .next = s->live, .at = &s->live };
     if (s->live)
         s->live->at = &l->next;
     s->live = l;
@@ -161,7 +161,7 @@ static void begin(kn_mcp_stdio *s, const kn_mcp_message *m) {
 
 /* ---- reading ---- */
 
-static void take_request(kn_mcp_stdio *s, const kn_mcp_message *m) {
+static void take_request(kn_mcp_pipes *s, const kn_mcp_message *m) {
     bool initializes = !strcmp(m->method, "initialize"), has_envelope = m->has_version && !initializes;
     if (s->era == ERA_UNKNOWN)
         s->era = has_envelope ? ERA_STATELESS : ERA_HANDSHAKE;
@@ -176,13 +176,13 @@ static void take_request(kn_mcp_stdio *s, const kn_mcp_message *m) {
         begin(s, m);
 }
 
-static void take_notification(kn_mcp_stdio *s, const kn_mcp_message *m) {
+static void take_notification(kn_mcp_pipes *s, const kn_mcp_message *m) {
     live *l = strcmp(m->method, "notifications/cancelled") ? NULL : find(s, &m->cancels);
     if (l)
         cancel(l);
 }
 
-static void take_line(kn_mcp_stdio *s, const char *text, size_t len) {
+static void take_line(kn_mcp_pipes *s, const char *text, size_t len) {
     kn_mcp_message m;
     kn_error err = { 0 };
     if (strspn(text, " \t\r") == len)
@@ -196,7 +196,7 @@ static void take_line(kn_mcp_stdio *s, const char *text, size_t len) {
         take_notification(s, &m);
 }
 
-static void keep(kn_mcp_stdio *s, const char *data, size_t len) {
+static void keep(kn_mcp_pipes *s, const char *data, size_t len) {
     static const kn_mcp_word nobody = { 0 };
     if (s->skips || kn_buf_add(&s->line, data, len))
         return;
@@ -205,7 +205,7 @@ static void keep(kn_mcp_stdio *s, const char *data, size_t len) {
     send_error(s, &nobody, KN_MCP_INVALID_REQUEST, "the message is too long", NULL);
 }
 
-static void take_bytes(kn_mcp_stdio *s, const char *data, size_t len) {
+static void take_bytes(kn_mcp_pipes *s, const char *data, size_t len) {
     for (const char *end = data + len, *stop; data < end; data = stop + 1) {
         stop = memchr(data, '\n', (size_t)(end - data));
         keep(s, data, (size_t)((stop ? stop : end) - data));
@@ -220,14 +220,14 @@ static void take_bytes(kn_mcp_stdio *s, const char *data, size_t len) {
     }
 }
 
-static void client_left(kn_mcp_stdio *s) {
+static void client_left(kn_mcp_pipes *s) {
     s->state = CLOSED;
     kn_watch_close(s->loop, &s->in);
     kn_loop_timer_after(s->loop, &s->patience, GRACE_MS);
     look_for_the_end(s);
 }
 
-static void read_more(kn_mcp_stdio *s) {
+static void read_more(kn_mcp_pipes *s) {
     ssize_t n = read(s->in.fd, s->chunk, sizeof s->chunk);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
@@ -241,27 +241,27 @@ static void read_more(kn_mcp_stdio *s) {
 
 static void readable(kn_watch *w, uint32_t events) {
     (void)events;
-    read_more(KN_HOLDER(w, kn_mcp_stdio, in));
+    read_more(KN_HOLDER(w, kn_mcp_pipes, in));
 }
 
 static void time_to_read(kn_timer *t) {
-    read_more(KN_HOLDER(t, kn_mcp_stdio, read_again));
+    read_more(KN_HOLDER(t, kn_mcp_pipes, read_again));
 }
 
 /* ---- the end ---- */
 
-static void end(kn_mcp_stdio *s) {
+static void end(kn_mcp_pipes *s) {
     s->state = OVER;
     kn_loop_timer_stop(&s->patience);
     s->ended(s->ctx);
 }
 
-static void look_for_the_end(kn_mcp_stdio *s) {
+static void look_for_the_end(kn_mcp_pipes *s) {
     if ((s->state == CLOSED || s->state == CANCELLED) && kn_mcp_is_idle(s->mcp) && !s->pending.len)
         end(s);
 }
 
-void kn_mcp_stdio_stop(kn_mcp_stdio *s) {
+void kn_mcp_pipes_stop(kn_mcp_pipes *s) {
     if (s->state == CANCELLED || s->state == OVER)
         return;
     s->state = CANCELLED;
@@ -273,9 +273,9 @@ void kn_mcp_stdio_stop(kn_mcp_stdio *s) {
 }
 
 static void patience_is_over(kn_timer *t) {
-    kn_mcp_stdio *s = KN_HOLDER(t, kn_mcp_stdio, patience);
+    kn_mcp_pipes *s = KN_HOLDER(t, kn_mcp_pipes, patience);
     if (s->state == CLOSED)
-        kn_mcp_stdio_stop(s);
+        kn_mcp_pipes_stop(s);
     else
         end(s);
 }
@@ -287,7 +287,7 @@ static void idle(void *ctx) {
 /* ---- the whole ---- */
 
 /* Regular files and the like are always ready, and cannot be watched. */
-static void open_watches(kn_mcp_stdio *s, int in, int out) {
+static void open_watches(kn_mcp_pipes *s, int in, int out) {
     if (!kn_watch_open(s->loop, &s->out, out, EPOLLOUT, writable, NULL)) {
         s->out.fd = out;
         s->writes_freely = true;
@@ -300,9 +300,9 @@ static void open_watches(kn_mcp_stdio *s, int in, int out) {
 }
 
 /* What the core needs of its owner is handed on; that it is idle is for this file to know. */
-bool kn_mcp_stdio_new(const kn_mcp_setup *setup, int in, int out, void (*ended)(void *ctx), void *ctx,
-                      kn_mcp_stdio **ret, kn_error *err) {
-    kn_mcp_stdio *s = calloc(1, sizeof *s);
+bool kn_mcp_pipes_new(const kn_mcp_setup *setup, int in, int out, void (*ended)(void *ctx), void *ctx,
+                      kn_mcp_pipes **ret, kn_error *err) {
+    kn_mcp_pipes *s = calloc(1, sizeof *s);
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
     s->loop = kn_http_loop(setup->http);
@@ -323,7 +323,7 @@ bool kn_mcp_stdio_new(const kn_mcp_setup *setup, int in, int out, void (*ended)(
     return true;
 }
 
-void kn_mcp_stdio_free(kn_mcp_stdio *s) {
+void kn_mcp_pipes_free(kn_mcp_pipes *s) {
     if (!s)
         return;
     s->state = OVER;
