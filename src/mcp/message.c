@@ -141,12 +141,12 @@ static const char *read_member(kn_json_reader *j, int member, kn_mcp_message *m)
 
 static const char *read_members(kn_json_reader *j, kn_mcp_message *m) {
     const char *wrong = NULL;
-    bool seen[MEMBERS + 1] = { false };
+    bool seen[MEMBERS + 1] = { false }; /* the last one: any that is not known */
     kn_json_text key;
     kn_json_object(j);
     while (kn_json_key(j, &key)) {
         int member = member_of(key);
-        const char *why = seen[member] && member < MEMBERS ? "a member comes twice" : NULL;
+        const char *why = member < MEMBERS && seen[member] ? "a member comes twice" : NULL;
         seen[member] = true;
         if (why)
             kn_json_skip(j, NULL);

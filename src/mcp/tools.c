@@ -63,9 +63,13 @@ static bool make_list(kn_mcp_toolbox *b) {
     return json_array_size(b->list) == KN_MCP_TOOLS;
 }
 
+static size_t length(const char *from, const char *to) {
+    return (size_t)(to - from);
+}
+
 bool kn_mcp_toolbox_new(kn_mcp_toolbox **ret, kn_error *err) {
     kn_mcp_toolbox *b = calloc(1, sizeof *b);
-    size_t len = (size_t)(kn_mcp_tools_json_end - kn_mcp_tools_json);
+    size_t len = length(kn_mcp_tools_json, kn_mcp_tools_json_end);
     if (b)
         b->document = json_loadb(kn_mcp_tools_json, len, 0, NULL);
     if (!b || !b->document || !make_list(b)) {
