@@ -3,11 +3,12 @@
 import os
 import re
 import signal
+import subprocess
 import unittest
 
 import tap
 from studio.rig import TOKEN, png_file
-from studio.serve import Serve
+from studio.serve import PROGRAM, Serve
 from web.browser import BrowserCase, drop, shot, why_not
 
 if not why_not():
@@ -89,6 +90,22 @@ class Page(BrowserCase):
             page.keyboard.press("Enter")
             expect(page.locator("#token-error")).to_contain_text("This is not the token.")
             self.assertEqual(page.locator("main h1").count(), 0)
+
+    def test_the_link_of_kuno_open_begins_one_session(self):
+        with Serve() as rig:
+            told = subprocess.run([PROGRAM, "open", "--config", os.path.join(rig.folder, "config.json"), "--print"],
+                                  env={**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}, capture_output=True, text=True)
+            link = told.stdout.strip()
+            self.assertIn("/#link=", link, told.stderr)
+            for first in (True, False):
+                with self.visit(rig, enter=False, may_be_gone=True) as page:
+                    page.goto("about:blank")
+                    page.goto(link)
+                    expect(page.locator("main h1" if first else "#token")).to_have_count(1)
+                    self.assertNotIn("link", page.url)
+                    if first:
+                        page.reload()
+                        expect(page.locator("main h1")).to_have_count(1)
 
     def test_a_picture_is_drawn_as_it_was_asked_for(self):
         with Serve() as rig, self.visit(rig) as page:
