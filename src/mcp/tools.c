@@ -1,7 +1,6 @@
 #include "mcp/tools.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +122,7 @@ static bool take_place(const char *place, kn_mcp_picture *p, kn_error *err) {
     static const char gallery[] = "kuno://gallery/";
     const char *item = strncmp(place, gallery, sizeof gallery - 1) ? place : place + sizeof gallery - 1;
     if (kn_mcp_is_id(item, "img_")) {
-        snprintf(p->item, sizeof p->item, "%s", item);
+        memcpy(p->item, item, strlen(item) + 1);
         return true;
     }
     if (place[0] != '/')
