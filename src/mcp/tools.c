@@ -1,6 +1,5 @@
 #include "mcp/tools.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
