@@ -21,7 +21,7 @@ typedef struct import_options {
 
 static const kn_option options[] = {
     KN_OPT_GROUP("What to read"),
-    KN_OPT(PATH, 0, NULL, "IMG", AT(picture), "a PNG file that ComfyUI, A1111 or Kuno has saved"),
+    KN_OPT(PATH, 0, NULL, "IMG", AT(picture), "a file that ComfyUI (PNG), A1111 or Kuno (PNG, JPEG, WebP) has saved"),
     KN_OPT(PATH, 0, "config", "FILE", AT(config), "look for a profile that can draw it in this models.toml"),
 
     KN_OPT_GROUP("Output"),

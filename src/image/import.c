@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "image/import_comfy.h"
 #include "image/png.h"
+#include "image/write.h"
 
 enum { SIDE_MIN = 16, SIDE_MAX = 16384, SIDE_STEP = 16, CFG_MAX = 30 };
 
@@ -50,6 +51,10 @@ bool kn_import_keep(kn_json_text text, size_t most, const char *what, char **ret
 
 static bool keep(const char *text, char **ret, kn_error *err) {
     return kn_import_keep((kn_json_text){ text, strlen(text) }, SIZE_MAX, "", ret, err);
+}
+
+static bool keep_prompt(const char *text, char **ret, kn_error *err) {
+    return kn_import_keep((kn_json_text){ text, strlen(text) }, KN_IMPORT_PROMPT_BYTES, "prompt", ret, err);
 }
 
 static void warn(kn_import *to, kn_import_warning warning) {
@@ -181,8 +186,8 @@ static bool read_parameters(const char *text, kn_import *to, kn_error *err) {
     const char *prompt = to->parameters.prompt, *negative = to->parameters.negative;
     if (strstr(prompt, "<lora:") || strstr(negative, "<lora:"))
         warn(to, KN_IMPORT_LORA);
-    return keep(prompt, &to->prompt, err) && keep(negative, &to->negative_prompt, err) && take_common(to, err) &&
-           (to->source != KN_IMPORT_KUNO || take_own(to, err));
+    return keep_prompt(prompt, &to->prompt, err) && keep_prompt(negative, &to->negative_prompt, err) &&
+           take_common(to, err) && (to->source != KN_IMPORT_KUNO || take_own(to, err));
 }
 
 /* ---- which text ---- */
@@ -222,13 +227,32 @@ static bool read_texts(const kn_png_texts *texts, kn_import *to, kn_error *err) 
     return true;
 }
 
-bool kn_import_read(const void *data, size_t len, const kn_image_limits *limits, kn_import *ret, kn_error *err) {
+static bool read_png(const void *data, size_t len, const kn_image_limits *limits, kn_import *to, kn_error *err) {
     kn_png_texts texts = { 0 };
-    *ret = (kn_import){ .source = KN_IMPORT_NONE };
     if (!kn_png_texts_read(data, len, limits, &texts, err))
         return false;
-    bool ok = read_texts(&texts, ret, err);
+    bool ok = read_texts(&texts, to, err);
     kn_png_texts_free(&texts);
+    return ok;
+}
+
+/* JPEG and WebP files have room for one text. */
+static bool read_comment(const void *data, size_t len, kn_import *to, kn_error *err) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, KN_PARAMETERS_BYTES_MAX);
+    if (!kn_image_parameters(data, len, &text))
+        return true;
+    to->key = KN_PARAMETERS_KEY;
+    return read_parameters(text.data, to, err);
+}
+
+bool kn_import_read(const void *data, size_t len, const kn_image_limits *limits, kn_import *ret, kn_error *err) {
+    kn_image_kind kind = KN_IMAGE_UNKNOWN;
+    *ret = (kn_import){ .source = KN_IMPORT_NONE };
+    if (!kn_image_check_file(data, len, limits, &kind, err))
+        return false;
+    bool ok = kind == KN_IMAGE_JPEG || kind == KN_IMAGE_WEBP ? read_comment(data, len, ret, err)
+                                                             : read_png(data, len, limits, ret, err);
     if (!ok) {
         const kn_import what = { .source = ret->source, .key = ret->key };
         kn_import_free(ret);

@@ -87,7 +87,8 @@ typedef struct kn_import {
 
 extern const double kn_import_turbo_sigmas[KN_IMPORT_SIGMAS];
 
-/* PNG. Of an error *ret has `source` and `key`, as far as they are known; nothing is to be freed then. */
+/* PNG; of JPEG and WebP the comment in their EXIF notes. Of an error *ret has `source` and `key`, as far as they are
+ * known; nothing is to be freed then. */
 bool kn_import_read(const void *data, size_t len, const kn_image_limits *limits, kn_import *ret, kn_error *err);
 void kn_import_free(kn_import *found);
 

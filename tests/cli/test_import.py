@@ -80,7 +80,8 @@ class Import(Case):
         """says_what_is_wrong_in_one_sentence"""
         self.refuses(["import-workflow"], "needs a picture")
         self.refuses(["import-workflow", "absent.png"], "absent.png")
-        self.refuses(["import-workflow", str(GOLDEN / "image" / "gps.jpg")], "gps.jpg", "is a JPEG file")
+        self.refuses(["import-workflow", str(GOLDEN / "image" / "gps.jpg")], "gps.jpg", "has no workflow metadata")
+        self.refuses(["import-workflow", str(GOLDEN / "image" / "animated.gif")], "animated.gif", "is a GIF file")
         self.refuses(["import-workflow", str(CASES / "refuse-none.png")], "has no workflow metadata")
         self.refuses(["import-workflow", str(CASES / "2512.png"), "--config", "absent.toml"], "absent.toml")
 
