@@ -14,10 +14,10 @@ typedef struct kn_command {
 } kn_command;
 
 extern const kn_command kn_command_bench, kn_command_check, kn_command_fetch_models, kn_command_generate,
-    kn_command_image_worker, kn_command_inspect_models, kn_command_mcp, kn_command_open, kn_command_resources,
-    kn_command_serve, kn_command_upscale;
+    kn_command_image_worker, kn_command_import_workflow, kn_command_inspect_models, kn_command_mcp, kn_command_open,
+    kn_command_resources, kn_command_serve, kn_command_upscale;
 
-enum { KN_COMMAND_COUNT = 11 };
+enum { KN_COMMAND_COUNT = 12 };
 extern const kn_command *const kn_commands[KN_COMMAND_COUNT];
 
 const kn_command *kn_command_find(const char *name);

@@ -2,9 +2,9 @@
  *
  * Here: the pixels and the recognition of formats. read.h turns any supported file into upright pixels and write.h
  * pixels into a file, with png.h, jpeg.h, webp.h and exif.h behind both; transform.h, resize.h and canvas.h change
- * pixels, mask.h says which ones a model may; parameters.h has the recipe text that travels inside files. Formats are
- * recognised by their first bytes, never by a name or a declared type. Colours are taken for sRGB whatever profile a
- * file has. */
+ * pixels, mask.h says which ones a model may; parameters.h has the recipe text that travels inside files, import.h what
+ * others write there, gain_map.h what makes a photo HDR. Formats are recognised by their first bytes, never by a name
+ * or a declared type. Colours are taken for sRGB whatever profile a file has. */
 #ifndef KN_IMAGE_IMAGE_H
 #define KN_IMAGE_IMAGE_H
 
@@ -15,7 +15,7 @@
 
 typedef struct kn_image {
     uint32_t width, height;
-    unsigned channels; /* 3: red, green, blue; 4: and alpha, not premultiplied */
+    unsigned channels; /* 3: red, green, blue; 4: and alpha, not premultiplied; 1: grey, of gain maps alone */
     uint8_t *pixels;   /* [height, width, channels], rows without gaps */
 } kn_image;
 

@@ -23,7 +23,8 @@ typedef struct kn_jpeg_segment {
 enum { KN_JPEG_SEGMENT_MAX = 65533 };
 
 /* Adds a whole file, with quality 1 … 100, to `into`, whose limit is the caller's; after a failure it holds half a
- * file. Transparent pixels lie on white. From quality 90 on, colours have as many pixels as brightness. */
+ * file. Transparent pixels lie on white, one channel is grey. From quality 90 on, colours have as many pixels as
+ * brightness. */
 bool kn_jpeg_write(const kn_image *image, unsigned quality, const kn_jpeg_segment *segments, size_t count, kn_buf *into,
                    kn_error *err);
 

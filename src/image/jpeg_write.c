@@ -17,7 +17,7 @@ struct session {
     struct jpeg_destination_mgr to;
     jmp_buf leave;
     kn_error failure;
-    const kn_image *picture; /* RGB */
+    const kn_image *picture; /* RGB or grey */
     unsigned quality;
     const kn_jpeg_segment *segments;
     size_t segment_count;
@@ -75,8 +75,8 @@ static void write_file(struct session *s) {
     jpeg->dest = &s->to;
     jpeg->image_width = s->picture->width;
     jpeg->image_height = s->picture->height;
-    jpeg->input_components = 3;
-    jpeg->in_color_space = JCS_RGB;
+    jpeg->input_components = (int)s->picture->channels;
+    jpeg->in_color_space = s->picture->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_set_defaults(jpeg);
     jpeg_set_quality(jpeg, (int)s->quality, TRUE);
     jpeg->optimize_coding = TRUE;
@@ -85,7 +85,7 @@ static void write_file(struct session *s) {
     jpeg_start_compress(jpeg, TRUE);
     for (size_t i = 0; i < s->segment_count; i++)
         jpeg_write_marker(jpeg, JPEG_APP0 + s->segments[i].app, s->segments[i].data, (unsigned)s->segments[i].len);
-    size_t row_bytes = (size_t)s->picture->width * 3;
+    size_t row_bytes = (size_t)s->picture->width * s->picture->channels;
     while (jpeg->next_scanline < jpeg->image_height) {
         JSAMPROW row = s->picture->pixels + jpeg->next_scanline * row_bytes;
         jpeg_write_scanlines(jpeg, &row, 1);

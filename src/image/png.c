@@ -51,7 +51,11 @@ static void release(png_structp png, png_voidp p) {
 
 static void on_read_error(png_structp png, png_const_charp text) {
     struct session *s = png_get_error_ptr(png);
-    kn_fail(&s->failure, KN_E_FORMAT, "is a damaged PNG file: %s", text);
+    if (strstr(text, "TXt: truncated")) /* libpng's word for both */
+        kn_fail(&s->failure, KN_E_RANGE, "has a text that is cut short, or that expands to more than %d bytes (%s)",
+                KN_PNG_TEXT_MAX, text);
+    else
+        kn_fail(&s->failure, KN_E_FORMAT, "is a damaged PNG file: %s", text);
     png_longjmp(png, 1);
 }
 

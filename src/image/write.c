@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "image/exif.h"
+#include "image/gain_map.h"
 #include "image/jpeg.h"
 #include "image/parameters.h"
 #include "image/png.h"
@@ -35,6 +36,8 @@ static bool write_jpeg(const kn_image *image, const kn_image_form *form, kn_buf 
     if (form->parameters && !kn_exif_write(form->parameters, &notes, err))
         return false;
     const kn_jpeg_segment exif = { 1, notes.data, notes.len };
+    if (form->gain_map)
+        return kn_gain_map_write(image, form->quality, form->parameters ? &exif : NULL, form->gain_map, into, err);
     return kn_jpeg_write(image, form->quality, &exif, form->parameters != NULL, into, err);
 }
 

@@ -10,9 +10,10 @@
 enum { KN_IMAGE_QUALITY = 95 }; /* where nothing is said */
 
 typedef struct kn_image_form {
-    kn_image_kind kind;     /* KN_IMAGE_PNG, KN_IMAGE_JPEG or KN_IMAGE_WEBP */
-    unsigned quality;       /* 1 … 100; of no account for PNG */
-    const char *parameters; /* a recipe text (parameters.h); NULL: none */
+    kn_image_kind kind;                 /* KN_IMAGE_PNG, KN_IMAGE_JPEG or KN_IMAGE_WEBP */
+    unsigned quality;                   /* 1 … 100; of no account for PNG */
+    const char *parameters;             /* a recipe text (parameters.h); NULL: none */
+    const struct kn_gain_map *gain_map; /* of a JPEG file (gain_map.h); NULL: none */
 } kn_image_form;
 
 /* Adds a whole file to `into`, whose limit is the caller's. Transparent pixels of a JPEG file lie on white. */

@@ -18,7 +18,8 @@ enum {
     REFERENCE_BYTES = 16 << 20, /* of a picture to draw from: what the worker takes */
 };
 
-/* One file that is looked at: a client's picture, one of ours for another format, or an upscaler. */
+/* One file that is looked at: a client's picture, what it is or how it was made, one of ours for another format, or an
+ * upscaler. */
 typedef struct look look;
 struct look {
     kn_buf file; /* a copy of it, or its path */
@@ -26,9 +27,10 @@ struct look {
     size_t len;
     unsigned largest, quality;
     kn_picture_format format;
-    kn_looked_fn *looked; /* one of the three */
+    kn_looked_fn *looked; /* one of the four */
     kn_converted_fn *converted;
     kn_measured_fn *measured;
+    kn_inspected_fn *inspected;
     void *ctx;
     bool again; /* its first worker has died */
     look *next;
@@ -162,10 +164,17 @@ static bool add_start_of(json_t *recipe, kn_buf *into, kn_error *err) {
     return ok || kn_fail_nomem(err, KN_REQUEST_BYTES);
 }
 
+/* Whether the gain map of the source is to go with the result: the worker takes the first picture for the source. Of a
+ * picture of the gallery it is the worker who knows whether there is one. */
+static bool keeps_hdr(const kn_studio_task *task) {
+    return json_is_true(json_object_get(task->plan, "keeps_hdr")) ||
+           (task->request->gallery_item[0] && task->request->output.keep_hdr);
+}
+
 static bool compose_upscale(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     const kn_output_spec *o = &task->request->output;
-    json_t *recipe = json_pack("{s:o, s:s, s:i}", "result", result_of(task), "format", kn_picture_formats[o->format],
-                               "quality", (int)o->quality);
+    json_t *recipe = json_pack("{s:o, s:s, s:i, s:b}", "result", result_of(task), "format",
+                               kn_picture_formats[o->format], "quality", (int)o->quality, "keep_hdr", keeps_hdr(task));
     return add_start_of(recipe, into, err) &&
            (kn_buf_add_text(into, ",\"init_image\":") || kn_fail_nomem(err, into->len)) &&
            add_file(task->inputs[0].path, into, err) && (kn_buf_add_text(into, "}") || kn_fail_nomem(err, into->len));
@@ -186,13 +195,13 @@ static bool compose(const kn_studio_task *task, kn_buf *into, kn_error *err) {
     snprintf(seed, sizeof seed, "%" PRIu64, task->seed);
     bool sized = !keeps_pixels(task);
     json_t *recipe = json_pack(
-        "{s:s, s:s, s:s*, s:s, s:O*, s:O*, s:O, s:O*, s:O*, s:o*, s:b, s:b, s:s, s:i}", "model",
+        "{s:s, s:s, s:s*, s:s, s:O*, s:O*, s:O, s:O*, s:O*, s:o*, s:b, s:b, s:s, s:i, s:b}", "model",
         json_string_value(json_object_get(plan, "profile")), "prompt", r->prompt, "negative_prompt", r->negative_prompt,
         "seed", seed, "width", sized ? json_object_get(plan, "working_width") : NULL, "height",
         sized ? json_object_get(plan, "working_height") : NULL, "sampler", json_object_get(plan, "sampler"), "steps",
         within(plan, "steps", KN_RECIPE_STEPS_MAX), "cfg", within(plan, "guidance", KN_RECIPE_CFG_MAX), "result",
         result_of(task), "metadata", kn_request_embeds_metadata(r), "opaque", !r->output.transparent, "format",
-        kn_picture_formats[r->output.format], "quality", (int)r->output.quality);
+        kn_picture_formats[r->output.format], "quality", (int)r->output.quality, "keep_hdr", keeps_hdr(task));
     if (!add_start_of(recipe, into, err))
         return false;
     if (changes_part(task) && !add_part(task, into, err))
@@ -233,7 +242,12 @@ static kn_picture_format format_of(const void *file, size_t len) {
 
 /* What the worker says that it has made. */
 static bool take_picture(const kn_image_result *r, kn_task_picture *ret) {
-    *ret = (kn_task_picture){ format_of(r->file, r->len), r->width, r->height, r->file, r->len };
+    *ret = (kn_task_picture){ .format = format_of(r->file, r->len),
+                              .width = r->width,
+                              .height = r->height,
+                              .data = r->file,
+                              .len = r->len,
+                              .hdr_lost = r->hdr_lost[0] ? r->hdr_lost : NULL };
     return ret->format != KN_PICTURE_FORMATS && r->width && r->height && r->width <= KN_PICTURE_SIDE_MAX &&
            r->height <= KN_PICTURE_SIDE_MAX;
 }
@@ -264,7 +278,9 @@ static void progress(void *ctx, kn_frame_phase phase, uint32_t step, uint32_t st
 
 static void preview(void *ctx, const kn_frame_preview *p) {
     kn_image_runner *r = ctx;
-    const kn_task_picture small = { KN_PICTURE_PNG, p->width, p->height, p->png, p->png_len };
+    const kn_task_picture small = {
+        .format = KN_PICTURE_PNG, .width = p->width, .height = p->height, .data = p->png, .len = p->png_len
+    };
     r->heard->preview(r->heard_ctx, p->step, &small);
 }
 
@@ -369,6 +385,8 @@ static void tell_failure(look *l, const char *message, bool certain) {
         l->looked(l->ctx, NULL, NULL, 0, message);
     else if (l->converted)
         l->converted(l->ctx, NULL, 0, message);
+    else if (l->inspected)
+        l->inspected(l->ctx, NULL, 0, message);
     else
         l->measured(l->ctx, 0, certain);
     free_look(l);
@@ -380,7 +398,8 @@ static void tell_facts(look *l, const kn_image_result *result) {
                                    .width = result->width,
                                    .height = result->height,
                                    .orientation_applied = format != KN_PICTURE_PNG,
-                                   .has_alpha = result->is_transparent };
+                                   .has_alpha = result->is_transparent,
+                                   .has_gain_map = result->has_gain_map };
     l->looked(l->ctx, &facts, result->file, result->len, NULL);
 }
 
@@ -401,6 +420,8 @@ static void seen(void *ctx, const kn_image_result *result) {
             tell_facts(l, result);
         else if (l->converted)
             l->converted(l->ctx, result->file, result->len, NULL);
+        else if (l->inspected)
+            l->inspected(l->ctx, (const char *)result->file, result->len, NULL);
         else
             l->measured(l->ctx, result->factor, true);
         free_look(l);
@@ -415,6 +436,8 @@ static bool send_look(kn_image_runner *r, const look *l, kn_error *err) {
     if (l->converted)
         return kn_image_process_convert(r->eye, l->data, l->len, (kn_frame_format)l->format, l->quality, &listener,
                                         err);
+    if (l->inspected)
+        return kn_image_process_inspect(r->eye, l->data, l->len, &listener, err);
     return kn_image_process_measure(r->eye, l->file.data, &listener, err);
 }
 
@@ -471,6 +494,11 @@ static bool convert(void *ctx, const void *data, size_t len, kn_picture_format f
 static bool measure(void *ctx, const char *path, kn_measured_fn *measured, void *measured_ctx) {
     const look what = { .len = strlen(path), .measured = measured, .ctx = measured_ctx };
     return take_look(ctx, &what, path);
+}
+
+static bool inspect(void *ctx, const void *data, size_t len, kn_inspected_fn *inspected, void *inspected_ctx) {
+    const look what = { .data = data, .len = len, .inspected = inspected, .ctx = inspected_ctx };
+    return take_look(ctx, &what, NULL);
 }
 
 /* ---- beginning and end ---- */
@@ -530,5 +558,6 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .look = look_at,
                                .convert = convert,
                                .measure = measure,
+                               .inspect = inspect,
                                .rest = rest };
 }

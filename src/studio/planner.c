@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "image/gain_map.h"
 #include "image/resize.h"
 #include "pipelines/registry.h"
 #include "pipelines/settings.h"
@@ -386,16 +387,32 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
     return true;
 }
 
+/* A gain map belongs to a picture of the same shape that shows the same, in a file that has room for it. */
+static void see_gain_map(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
+    const kn_plan_input *source = source_of(with), *first = with->inputs;
+    if (!source || !source->has_gain_map || !r->output.keep_hdr || p->kind == KN_KIND_TEXT_TO_IMAGE)
+        return;
+    while (first < source && first->role == KN_INPUT_MASK)
+        first++;
+    if (r->output.format != KN_PICTURE_JPEG)
+        note(p, "hdr_dropped",
+             "The result is saved without the gain map of its source: only JPEG files have room for it", "info");
+    else if (p->kind == KN_KIND_OUTPAINT || first != source ||
+             !kn_gain_map_has_shape(source->width, source->height, p->result_width, p->result_height))
+        note(p, "hdr_dropped", "The result is saved without the gain map of its source, as it shows something else",
+             "info");
+    else
+        p->keeps_hdr = true;
+}
+
 static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
-    const kn_plan_input *source = source_of(with);
     if (r->easycache)
         note(p, "cache_unavailable", "The engine has no such cache; every step is computed", "info");
     if (r->upscale.detailed)
         note(p, "method_is_model", "The method 'detailed' runs as 'model'", "info");
     if (r->output.embed_metadata && !kn_request_embeds_metadata(r))
         note(p, "metadata_dropped", "The prompt is too long for the notes of a JPEG file, so it has none", "info");
-    if (source && source->has_gain_map && r->output.keep_hdr)
-        note(p, "hdr_dropped", "The result is saved without the gain map of its source", "info");
+    see_gain_map(r, with, p);
     if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
         block(p, "missing_model", "A file of the model is missing");
 }
@@ -518,5 +535,7 @@ json_t *kn_studio_plan_json(const kn_studio_plan *p) {
         kn_notes_json(p->notes, p->note_count), "blocking", kn_notes_json(p->blocking, p->blocking_count));
     if (plan && p->strength.given)
         json_object_set_new(plan, "strength", json_real(p->strength.value));
+    if (plan && p->keeps_hdr)
+        json_object_set_new(plan, "keeps_hdr", json_true());
     return plan;
 }

@@ -69,6 +69,7 @@ typedef struct kn_studio_plan {
     uint64_t budget_bytes, estimate_bytes;       /* UINT64_MAX: unknown */
     double units;                                /* of work, for each picture */
     double seconds;                              /* for all; negative: this machine has not been measured yet */
+    bool keeps_hdr;                              /* the source's gain map goes with the result */
     size_t note_count, blocking_count;
     kn_note notes[KN_PLAN_NOTES], blocking[KN_PLAN_NOTES];
 } kn_studio_plan;

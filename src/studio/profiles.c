@@ -40,6 +40,15 @@ const kn_model_profile *kn_profiles_named(const kn_model_list *l, const char *na
     return NULL;
 }
 
+const kn_model_profile *kn_profiles_of(const kn_model_list *list, const char *architecture, const char *variant) {
+    for (size_t i = 0; i < list->count; i++) {
+        const kn_model_profile *p = &list->profiles[i];
+        if (!p->official && !strcmp(p->architecture->name, architecture) && !strcmp(p->variant->name, variant))
+            return p;
+    }
+    return NULL;
+}
+
 /* ---- files ---- */
 
 /* A component may be a folder in the layout of diffusers: it is there, its size is not told. */

@@ -58,6 +58,9 @@ bool kn_profiles_list(kn_store *s, const char *models_toml, kn_model_list *ret, 
 void kn_profiles_list_free(kn_model_list *list);
 const kn_model_profile *kn_profiles_named(const kn_model_list *list, const char *name); /* NULL: there is none */
 
+/* The first one of models.toml or a client's that is of this architecture and variant. NULL: there is none. */
+const kn_model_profile *kn_profiles_of(const kn_model_list *list, const char *architecture, const char *variant);
+
 bool kn_model_is_ready(const kn_model_profile *p);
 uint64_t kn_model_bytes(const kn_model_profile *p, kn_model_role role); /* of its files in that role */
 json_t *kn_model_json(const kn_model_profile *p, bool active);

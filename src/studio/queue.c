@@ -65,6 +65,7 @@ struct kn_queue {
     /* A picture that is to be saved, and what became of it. */
     kn_buf picture;
     kn_task_picture made;
+    char hdr_lost[700]; /* of a job's first picture that is without it; empty: none is */
     double seconds;
     json_t *item;
     bool copy_failed;
@@ -323,7 +324,10 @@ static void heard_done(void *ctx, const kn_task_picture *picture) {
         return;
     }
     q->made = *picture;
-    q->made.data = NULL;
+    q->made.data = q->made.hdr_lost = NULL;
+    if (picture->hdr_lost && !q->hdr_lost[0])
+        snprintf(q->hdr_lost, sizeof q->hdr_lost, "The result is saved without the gain map of its source: %s",
+                 picture->hdr_lost);
     q->seconds = kn_now() - q->begun_s;
     enter_phase(q, KN_TASK_SAVING, 0, 0);
     save(q);
@@ -400,6 +404,7 @@ static void forget_job(kn_queue *q) {
     kn_loop_timer_stop(&q->show);
     q->cancelled = q->has_news = q->has_new_preview = false;
     q->fraction = 0;
+    q->hdr_lost[0] = 0;
 }
 
 static char *error_text(const kn_queue *q) {
@@ -418,12 +423,17 @@ static const kn_note smaller = { "retried_with_smaller_tiles", "Memory ran out o
 static const kn_note anew = { "retried", "The engine ended while it worked on this job and was started again",
                               "warning" };
 
-static bool requeue(kn_queue *q, kn_store *store, kn_error *err) {
-    json_t *notes = kn_notes_json(q->again_smaller ? &smaller : &anew, 1);
+static char *notes_text(const kn_note *note) {
+    json_t *notes = kn_notes_json(note, 1);
     char *text = notes ? json_dumps(notes, JSON_COMPACT) : NULL;
+    json_decref(notes);
+    return text;
+}
+
+static bool requeue(kn_queue *q, kn_store *store, kn_error *err) {
+    char *text = notes_text(q->again_smaller ? &smaller : &anew);
     uint32_t tile = q->again_smaller ? kn_plan_smaller_tile(q->task.tile_size) : q->task.tile_size;
     bool ok = kn_jobs_requeue(store, q->job.id.text, tile, text, err);
-    json_decref(notes);
     free(text);
     return ok;
 }
@@ -440,9 +450,11 @@ static bool end_work(kn_errand *e, kn_store *store, kn_error *err) {
         q->again_smaller = q->again_anew = false; /* somebody cancelled it meanwhile */
         q->end = KN_STATE_CANCELLED;
     }
-    char *error = error_text(q);
-    bool ok = kn_jobs_finish(store, id, q->end, error, NULL, err);
+    const kn_note dropped = { "hdr_dropped", q->hdr_lost, "info" };
+    char *error = error_text(q), *notes = q->hdr_lost[0] ? notes_text(&dropped) : NULL;
+    bool ok = kn_jobs_finish(store, id, q->end, error, notes, err);
     free(error);
+    free(notes);
     return ok && kn_jobs_get(store, id, &q->told, NULL, err);
 }
 

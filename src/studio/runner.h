@@ -68,6 +68,7 @@ typedef struct kn_task_picture {
     uint32_t width, height;
     const void *data;
     size_t len;
+    const char *hdr_lost; /* why it is without the gain map that it was to keep; NULL: nothing is lost */
 } kn_task_picture;
 
 typedef struct kn_task_heard {
@@ -85,6 +86,10 @@ typedef void kn_converted_fn(void *ctx, const void *file, size_t len, const char
 
 /* factor 0: the file is no upscaler. certain: it will not be another one next time. */
 typedef void kn_measured_fn(void *ctx, uint32_t factor, bool certain);
+
+/* found: what the file says about how it was made, as workers/inspect_job.h tells it. NULL: the file cannot be used,
+ * and `message` says why. */
+typedef void kn_inspected_fn(void *ctx, const char *found, size_t len, const char *message);
 
 typedef struct kn_studio_runner {
     void *ctx;
@@ -112,6 +117,9 @@ typedef struct kn_studio_runner {
 
     /* By how much an upscaler's file enlarges; likewise. May be NULL: nobody knows. */
     bool (*measure)(void *ctx, const char *path, kn_measured_fn *measured, void *measured_ctx);
+
+    /* How a client's picture was made; likewise. May be NULL: nobody looks. */
+    bool (*inspect)(void *ctx, const void *data, size_t len, kn_inspected_fn *inspected, void *inspected_ctx);
 
     void (*rest)(void *ctx); /* gives up what is kept warm; only while nothing runs */
 } kn_studio_runner;

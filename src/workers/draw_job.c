@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "image/gain_map.h"
 #include "image/parameters.h"
 #include "image/read.h"
 #include "image/transform.h"
@@ -105,7 +106,9 @@ struct job {
     const kn_draw_listener *listener;
     kn_image pictures[KN_RECIPE_REFERENCES_MAX + 2]; /* references, the one to start from, its mask; owned */
     int picture_count;
-    bool enlarged; /* the picture to another size than it was drawn at */
+    bool enlarged;                        /* the picture to another size than it was drawn at */
+    uint32_t source_width, source_height; /* of the picture whose gain map is to be kept */
+    kn_error hdr_lost;                    /* why it could not be */
     kn_settings settings;
     kn_draw_report report;
 };
@@ -118,12 +121,30 @@ static bool read_picture(struct job *j, const char *what, int number, const kn_b
     return !j->asked->prompt || kn_settings_check_picture(what, number, to, err); /* any can be enlarged */
 }
 
+/* The picture whose gain map goes with the result, if one does. */
+static int source_of(const struct job *j) {
+    return j->asked->init_image.len ? j->asked->reference_count : 0;
+}
+
+static const kn_buf *source_file(const struct job *j) {
+    return j->asked->init_image.len ? &j->asked->init_image : &j->asked->references[0];
+}
+
+static bool has_source(const struct job *j) {
+    return j->asked->init_image.len || j->asked->reference_count;
+}
+
 static bool read_pictures(struct job *j, kn_error *err) {
     for (int i = 0; i < j->asked->reference_count; i++)
         if (!read_picture(j, "reference", i + 1, &j->asked->references[i], err))
             return false;
-    return (!j->asked->init_image.len || read_picture(j, "picture to start from", 1, &j->asked->init_image, err)) &&
-           (!j->asked->mask.len || read_picture(j, "mask", 1, &j->asked->mask, err));
+    if (j->asked->init_image.len && !read_picture(j, "picture to start from", 1, &j->asked->init_image, err))
+        return false;
+    if (has_source(j)) {
+        j->source_width = j->pictures[source_of(j)].width;
+        j->source_height = j->pictures[source_of(j)].height;
+    }
+    return !j->asked->mask.len || read_picture(j, "mask", 1, &j->asked->mask, err);
 }
 
 static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
@@ -175,8 +196,29 @@ static bool draw(struct job *j, kn_model *m, kn_image *ret, kn_error *err) {
     return kn_model_draw(m, &j->settings.recipe, &hooks, ret, &j->report, err);
 }
 
+/* Never a reason to fail: without its map a picture is what others see of it. */
+static bool write_hdr(const struct job *j, const kn_image_form *form, const kn_image *picture, kn_buf *file,
+                      kn_error *err) {
+    const kn_image_recipe *r = j->asked;
+    const kn_buf *source = source_file(j);
+    kn_gain_map map;
+    kn_image_form with = *form;
+    if (form->kind != KN_IMAGE_JPEG)
+        return kn_fail(err, KN_E_UNSUPPORTED, "only JPEG files have room for a gain map");
+    if (r->outpaint.left || r->outpaint.top || r->outpaint.right || r->outpaint.bottom ||
+        !kn_gain_map_has_shape(j->source_width, j->source_height, picture->width, picture->height))
+        return kn_fail(err, KN_E_UNSUPPORTED, "the result shows another part of the scene than its source");
+    if (!kn_gain_map_read(source->data, source->len, &KN_IMAGE_LIMITS, &map, err))
+        return false;
+    with.gain_map = &map;
+    bool ok =
+        kn_gain_map_fit(&map, &j->pictures[source_of(j)], picture, err) && kn_image_write(picture, &with, file, err);
+    kn_gain_map_free(&map);
+    return ok;
+}
+
 /* m: NULL: there are no settings to tell. */
-static bool write_file(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *file, kn_error *err) {
+static bool write_file(struct job *j, const kn_model *m, const kn_image *picture, kn_buf *file, kn_error *err) {
     KN_AUTO_BUF text;
     kn_image_form form = { .kind = j->asked->kind, .quality = j->asked->quality };
     kn_buf_init(&text, TEXT_BYTES);
@@ -185,10 +227,29 @@ static bool write_file(const struct job *j, const kn_model *m, const kn_image *p
             return false;
         form.parameters = text.data;
     }
+    size_t start = file->len;
+    if (j->asked->keep_hdr && has_source(j) && kn_gain_map_is_there(source_file(j)->data, source_file(j)->len) &&
+        write_hdr(j, &form, picture, file, &j->hdr_lost))
+        return true;
+    file->len = start;
+    file->data[start] = 0;
     return kn_image_write(picture, &form, file, err);
 }
 
 /* Numbers and names only: nothing of the prompt. */
+static bool add_report(json_t *all, kn_buf *into, kn_error *err) {
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    bool ok = (text && kn_buf_add_text(into, text)) || kn_fail_nomem(err, into->limit);
+    free(text);
+    json_decref(all);
+    return ok;
+}
+
+/* NULL: nothing is lost. */
+static const char *hdr_lost(const struct job *j) {
+    return j->hdr_lost.code == KN_OK ? NULL : j->hdr_lost.text;
+}
+
 static bool write_report(const struct job *j, const kn_model *m, const kn_image *picture, kn_buf *into, kn_error *err) {
     char seed[24];
     double load = 0, seconds = 0;
@@ -200,18 +261,14 @@ static bool write_report(const struct job *j, const kn_model *m, const kn_image 
         peak = KN_MAX(peak, s->peak_bytes + s->weight_bytes);
     }
     snprintf(seed, sizeof seed, "%" PRIu64, j->settings.recipe.seed);
-    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:I}", "seed", seed,
-                            "model", m->choice.profile->name, "width", (int)picture->width, "height",
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:I, s:s*}", "seed",
+                            seed, "model", m->choice.profile->name, "width", (int)picture->width, "height",
                             (int)picture->height, "steps", (int)j->settings.recipe.sigmas.steps, "cfg", j->settings.cfg,
                             "sampler", j->settings.recipe.sampler->name.name, "scheduler", j->settings.scheduler,
                             "prompt_tokens", j->report.prompt_tokens, "dropped_tokens", j->report.dropped_tokens,
                             "dropped_negative_tokens", j->report.dropped_negative_tokens, "load_seconds", load,
-                            "seconds", seconds, "peak_bytes", (json_int_t)peak);
-    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    bool ok = (text && kn_buf_add_text(into, text)) || kn_fail_nomem(err, into->limit);
-    free(text);
-    json_decref(all);
-    return ok;
+                            "seconds", seconds, "peak_bytes", (json_int_t)peak, "hdr_lost", hdr_lost(j));
+    return add_report(all, into, err);
 }
 
 /* ---- another size ---- */
@@ -322,8 +379,9 @@ static kn_job_code resize_only(struct job *j, kn_drawer *d, kn_buf *file, kn_buf
     if (code != KN_JOB_DONE)
         return code;
     bool ok = write_file(j, NULL, picture, file, err) &&
-              (kn_buf_printf(report, "{\"width\":%u,\"height\":%u}", picture->width, picture->height) ||
-               kn_fail_nomem(err, report->limit));
+              add_report(json_pack("{s:i, s:i, s:s*}", "width", (int)picture->width, "height", (int)picture->height,
+                                   "hdr_lost", hdr_lost(j)),
+                         report, err);
     return ok ? KN_JOB_DONE : KN_JOB_FAILED;
 }
 

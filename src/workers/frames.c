@@ -20,12 +20,14 @@ static const struct kind {
     [KN_FRAME_PICTURE] = { 3 * WORD + KN_PICTURE_BYTES, 3 * WORD, KN_FROM_WORKER, true },
     [KN_FRAME_LARGE] = { KN_LARGE_BYTES, 1, KN_FROM_WORKER, true },
     [KN_FRAME_FACTOR] = { WORD, WORD, KN_FROM_WORKER, true },
+    [KN_FRAME_FOUND] = { KN_FOUND_BYTES, 2, KN_FROM_WORKER, true },
     [KN_FRAME_DRAW] = { KN_RECIPE_BYTES, 0, KN_FROM_SERVER, true },
     [KN_FRAME_DRAW_PREVIEW] = { KN_RECIPE_BYTES, 0, KN_FROM_SERVER, true },
     [KN_FRAME_READ_PICTURE] = { WORD + KN_PICTURE_BYTES, WORD, KN_FROM_SERVER, true },
     [KN_FRAME_CANCEL] = { 0, 0, KN_FROM_SERVER, true },
     [KN_FRAME_CONVERT] = { 2 * WORD + KN_LARGE_BYTES, 2 * WORD, KN_FROM_SERVER, true },
     [KN_FRAME_MEASURE] = { TEXT_BYTES, 1, KN_FROM_SERVER, true },
+    [KN_FRAME_INSPECT] = { KN_PICTURE_BYTES, 1, KN_FROM_SERVER, true },
 };
 
 static const struct kind *find(unsigned kind) {

@@ -21,9 +21,10 @@ typedef enum kn_frame_kind {
     KN_FRAME_PROGRESS = 4, /* phase (kn_frame_phase), step, steps: 4 bytes each */
     KN_FRAME_REPORT = 5,   /* before the final: a JSON object about the picture */
     KN_FRAME_FAILED = 6,   /* a word of codes.h, a line end, a sentence; the job is done */
-    KN_FRAME_PICTURE = 7,  /* width, height, has transparency: 4 bytes each; then a PNG file; the job is done */
+    KN_FRAME_PICTURE = 7,  /* width, height, kn_frame_traits: 4 bytes each; then a PNG file; the job is done */
     KN_FRAME_LARGE = 8,    /* a file of a picture that was brought to a size or format of its own; the job is done */
     KN_FRAME_FACTOR = 9,   /* by how much an upscaler enlarges: 4 bytes; the job is done */
+    KN_FRAME_FOUND = 10,   /* a JSON object about how a picture was made; the job is done */
 
     /* The server says: */
     KN_FRAME_DRAW = 16,         /* a recipe (recipe.h) */
@@ -32,6 +33,7 @@ typedef enum kn_frame_kind {
     KN_FRAME_CANCEL = 19,       /* nothing; stops the job that came before it */
     KN_FRAME_CONVERT = 20,      /* format (kn_frame_format), quality: 4 bytes each; then one of our own picture files */
     KN_FRAME_MEASURE = 21,      /* the path of an upscaler's file */
+    KN_FRAME_INSPECT = 22,      /* a picture file of any kind */
 } kn_frame_kind;
 
 typedef enum kn_frame_phase {
@@ -43,6 +45,8 @@ typedef enum kn_frame_phase {
     KN_PHASES,
 } kn_frame_phase;
 
+typedef enum kn_frame_traits { KN_TRAIT_TRANSPARENT = 1, KN_TRAIT_GAIN_MAP = 2 } kn_frame_traits; /* bits */
+
 typedef enum kn_frame_format { KN_FORMAT_PNG, KN_FORMAT_JPEG, KN_FORMAT_WEBP, KN_FORMATS } kn_frame_format;
 
 enum {
@@ -53,6 +57,7 @@ enum {
     KN_LARGE_BYTES = 256 << 20,
     KN_RECIPE_BYTES = 64 << 20,
     KN_PICTURE_BYTES = 64 << 20, /* of a file, in both directions */
+    KN_FOUND_BYTES = 4 << 20,
 };
 
 /* The largest payload; 0: there is no such kind, or it has none. */

@@ -39,7 +39,8 @@ struct kn_image_process {
     uint8_t cancel[KN_FRAME_HEADER]; /* being sent */
     size_t cancel_sent;
     char missing[MISSING_BYTES];
-    char line[LINE_BYTES]; /* of its standard error, so far */
+    char hdr_lost[sizeof((kn_error){ 0 }.text)]; /* of the report */
+    char line[LINE_BYTES];                       /* of its standard error, so far */
     size_t line_len;
     kn_job_code last_word; /* on it; KN_JOB_CODES: none */
     bool broken, forced, lost;
@@ -75,6 +76,7 @@ static void tell_result(kn_task *t) {
     p->job = NULL; /* the next one may be given from within the call */
     result.sentence = failure.text;
     result.report = report.data;
+    result.hdr_lost = p->hdr_lost;
     result.forced = p->forced;
     result.lost = p->lost;
     j->listener.done(j->listener.ctx, &result);
@@ -151,16 +153,19 @@ static bool hear_picture(kn_image_process *p) {
     const uint8_t *at = (const uint8_t *)p->reader.payload.data;
     p->result.width = kn_frame_get(at);
     p->result.height = kn_frame_get(at + WORD);
-    p->result.is_transparent = kn_frame_get(at + 2 * WORD) != 0;
+    uint32_t traits = kn_frame_get(at + 2 * WORD);
+    p->result.is_transparent = traits & KN_TRAIT_TRANSPARENT;
+    p->result.has_gain_map = traits & KN_TRAIT_GAIN_MAP;
     keep_answer(p, 3);
     end_job(p, KN_JOB_DONE);
     return true;
 }
 
-/* The size of what was drawn is in it, among what is of no interest here. */
+/* The size of what was drawn is in it, and what has become of its gain map, among what is of no interest here. */
 static bool hear_report(kn_image_process *p) {
-    static const char *const keys[] = { "width", "height" };
-    uint32_t *const sizes[] = { &p->result.width, &p->result.height };
+    enum { WIDTH, HEIGHT, HDR_LOST };
+    static const char *const keys[] = { [WIDTH] = "width", [HEIGHT] = "height", [HDR_LOST] = "hdr_lost" };
+    uint32_t *const sizes[] = { [WIDTH] = &p->result.width, [HEIGHT] = &p->result.height };
     kn_error err = { 0 };
     kn_json_reader j;
     kn_form f;
@@ -173,6 +178,12 @@ static bool hear_report(kn_image_process *p) {
     f.tolerant = true;
     for (int key; kn_form_next(&f, &key);) {
         uint64_t side = 0;
+        kn_json_text text;
+        if (key == HDR_LOST) {
+            if (kn_form_text(&f, 1, sizeof p->hdr_lost - 1, &text))
+                snprintf(p->hdr_lost, sizeof p->hdr_lost, "%.*s", (int)text.len, text.data);
+            continue;
+        }
         kn_form_u64(&f, 0, UINT32_MAX, &side);
         *sizes[key] = (uint32_t)side;
     }
@@ -524,6 +535,7 @@ static bool take_job(kn_image_process *p, unsigned kind, const uint32_t *numbers
         kn_frame_put(j->head + KN_FRAME_HEADER + i * WORD, numbers[i]);
     p->job = j;
     p->result = (kn_image_result){ 0 };
+    p->hdr_lost[0] = 0;
     p->failure = (kn_error){ 0 };
     kn_error why = { 0 };
     if (p->life != LEAVING && !start_job(p, &why))
@@ -550,6 +562,11 @@ bool kn_image_process_convert(kn_image_process *p, const void *file, size_t len,
 bool kn_image_process_measure(kn_image_process *p, const char *upscaler, const kn_image_listener *listener,
                               kn_error *err) {
     return take_job(p, KN_FRAME_MEASURE, NULL, 0, upscaler, strlen(upscaler), listener, err);
+}
+
+bool kn_image_process_inspect(kn_image_process *p, const void *file, size_t len, const kn_image_listener *listener,
+                              kn_error *err) {
+    return take_job(p, KN_FRAME_INSPECT, NULL, 0, file, len, listener, err);
 }
 
 void kn_image_process_cancel(kn_image_process *p) {

@@ -47,11 +47,13 @@ typedef struct kn_image_process_options {
 typedef struct kn_image_result {
     kn_job_code code;
     const char *sentence; /* what went wrong, for people at this machine: it may name files. "" if nothing did */
-    const uint8_t *file;  /* a picture; NULL unless the code is KN_JOB_DONE and the job made one */
+    const uint8_t *file;  /* a picture, or the object about one that was inspected; NULL: none was made */
     size_t len;
     const char *report;     /* a JSON object about a drawn picture; else "" */
     uint32_t width, height; /* of a drawn picture, or of one that was read, as it came; 0: unknown */
     bool is_transparent;    /* a picture that was read */
+    bool has_gain_map;      /* likewise */
+    const char *hdr_lost;   /* why a drawn picture is without the gain map that it was to keep; "" if nothing is lost */
     uint32_t factor;        /* of an upscaler that was measured */
     bool forced;            /* the process had to be killed */
     bool lost;              /* it ended by itself, or somebody else killed it, without a word about the job */
@@ -85,6 +87,8 @@ bool kn_image_process_read(kn_image_process *p, const void *file, size_t len, ui
 bool kn_image_process_convert(kn_image_process *p, const void *file, size_t len, kn_frame_format format,
                               uint32_t quality, const kn_image_listener *listener, kn_error *err);
 bool kn_image_process_measure(kn_image_process *p, const char *upscaler, const kn_image_listener *listener,
+                              kn_error *err);
+bool kn_image_process_inspect(kn_image_process *p, const void *file, size_t len, const kn_image_listener *listener,
                               kn_error *err);
 
 /* Asks the job to stop; does nothing without one. */

@@ -9,6 +9,7 @@
 #include "image/png.h"
 #include "workers/draw_job.h"
 #include "workers/inbox.h"
+#include "workers/inspect_job.h"
 #include "workers/picture_job.h"
 
 enum { IN = STDIN_FILENO, OUT = STDOUT_FILENO, WORD = 4, REPORT_BYTES = 64 << 10, PIECE = 64 << 10 };
@@ -101,6 +102,10 @@ static void draw_in_session(struct work *w, const kn_buf *recipe, bool previews)
     }
 }
 
+static uint32_t traits_of(const kn_picture_facts *f) {
+    return (f->is_transparent ? KN_TRAIT_TRANSPARENT : 0u) | (f->has_gain_map ? KN_TRAIT_GAIN_MAP : 0u);
+}
+
 /* payload: the largest side, then the file. */
 static void read_in_session(const struct work *w, const kn_buf *payload) {
     KN_AUTO_BUF png;
@@ -110,7 +115,7 @@ static void read_in_session(const struct work *w, const kn_buf *payload) {
     uint32_t largest = kn_frame_get((const uint8_t *)payload->data);
     kn_job_code code = kn_picture_job(payload->data + WORD, payload->len - WORD, largest, &facts, &png, &err);
     if (code == KN_JOB_DONE)
-        say(KN_FRAME_PICTURE, (uint32_t[]){ facts.width, facts.height, facts.is_transparent }, 3, png.data, png.len);
+        say(KN_FRAME_PICTURE, (uint32_t[]){ facts.width, facts.height, traits_of(&facts) }, 3, png.data, png.len);
     else
         say_failure(w, code, &err);
 }
@@ -132,6 +137,17 @@ static void convert_in_session(const struct work *w, const kn_buf *payload) {
         say_failure(w, code, &err);
 }
 
+static void inspect_in_session(const struct work *w, const kn_buf *file) {
+    KN_AUTO_BUF found;
+    kn_error err = { 0 };
+    kn_buf_init(&found, KN_FOUND_BYTES);
+    kn_job_code code = kn_inspect_job(file->data, file->len, &found, &err);
+    if (code == KN_JOB_DONE)
+        say(KN_FRAME_FOUND, NULL, 0, found.data, found.len);
+    else
+        say_failure(w, code, &err);
+}
+
 static void measure_in_session(struct work *w, const kn_buf *path) {
     kn_error err = { 0 };
     uint32_t factor = 0;
@@ -147,6 +163,7 @@ static void do_in_session(struct work *w, unsigned kind, const kn_buf *payload) 
     case KN_FRAME_READ_PICTURE: read_in_session(w, payload); break;
     case KN_FRAME_CONVERT: convert_in_session(w, payload); break;
     case KN_FRAME_MEASURE: measure_in_session(w, payload); break;
+    case KN_FRAME_INSPECT: inspect_in_session(w, payload); break;
     default: draw_in_session(w, payload, kind == KN_FRAME_DRAW_PREVIEW);
     }
 }

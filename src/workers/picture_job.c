@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "image/gain_map.h"
 #include "image/png.h"
 #include "image/read.h"
 #include "image/resize.h"
@@ -34,7 +35,10 @@ kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_pi
     kn_image picture = { 0 };
     bool ok = kn_image_read(file, len, &KN_IMAGE_LIMITS, &picture, err);
     if (ok) {
-        *ret = (kn_picture_facts){ picture.width, picture.height, kn_image_is_transparent(&picture) };
+        *ret = (kn_picture_facts){ .width = picture.width,
+                                   .height = picture.height,
+                                   .is_transparent = kn_image_is_transparent(&picture),
+                                   .has_gain_map = kn_gain_map_is_there(file, len) };
         ok = shrink(&picture, largest, err);
         if (!ret->is_transparent)
             kn_image_drop_alpha(&picture);
@@ -49,6 +53,7 @@ kn_job_code kn_convert_job(const void *from, size_t len, kn_image_kind kind, uns
     KN_AUTO_BUF text;
     kn_image_limits limits = KN_IMAGE_LIMITS;
     kn_image picture = { 0 };
+    kn_gain_map map = { .piece_count = 0 };
     kn_image_form form = { .kind = kind, .quality = quality };
     limits.bytes = KN_LARGE_BYTES;
     kn_buf_init(&text, TEXT_BYTES);
@@ -57,7 +62,10 @@ kn_job_code kn_convert_job(const void *from, size_t len, kn_image_kind kind, uns
         kn_image_drop_alpha(&picture);
     if (ok && kn_image_parameters(from, len, &text) && kn_image_has_room(kind, text.data))
         form.parameters = text.data;
+    if (ok && kind == KN_IMAGE_JPEG && kn_gain_map_read(from, len, &limits, &map, NULL))
+        form.gain_map = &map;
     ok = ok && kn_image_write(&picture, &form, file, err);
+    kn_gain_map_free(&map);
     kn_image_free(&picture);
     return ok ? KN_JOB_DONE : err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
 }

@@ -13,13 +13,15 @@
 typedef struct kn_picture_facts {
     uint32_t width, height; /* as it came, upright */
     bool is_transparent;    /* somewhere; else the file has no alpha */
+    bool has_gain_map;      /* it is HDR (image/gain_map.h), as far as its head says */
 } kn_picture_facts;
 
 /* largest: of the longer side, 0: as it is. png: adds to it. */
 kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_picture_facts *ret, kn_buf *png,
                            kn_error *err);
 
-/* One of our own pictures in another format, with the recipe text that it has. file: adds to it. */
+/* One of our own pictures in another format, with the recipe text and, as JPEG, the gain map that it has. file: adds to
+ * it. */
 kn_job_code kn_convert_job(const void *from, size_t len, kn_image_kind kind, unsigned quality, kn_buf *file,
                            kn_error *err);
 

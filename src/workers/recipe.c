@@ -45,6 +45,7 @@ enum {
     RESULT,
     FORMAT,
     QUALITY,
+    KEEP_HDR,
 };
 static const char *const keys[] = {
     [WORKFLOW] = "workflow",
@@ -71,6 +72,7 @@ static const char *const keys[] = {
     [RESULT] = "result",
     [FORMAT] = "format",
     [QUALITY] = "quality",
+    [KEEP_HDR] = "keep_hdr",
 };
 
 enum { NAME_BYTES = 128, SIDE_STEP = 16, SHIFT_MAX = 100 };
@@ -310,6 +312,7 @@ static void take_value(struct reading *r, int key) {
     case RESULT: take_result(r); break;
     case FORMAT: take_format(r); break;
     case QUALITY: take_quality(r); break;
+    case KEEP_HDR: kn_form_bool(&r->form, &to->keep_hdr); break;
     }
 }
 
@@ -354,7 +357,8 @@ static bool is_extra(int key) {
     case SHOW_REGION:
     case RESULT:
     case FORMAT:
-    case QUALITY: return true;
+    case QUALITY:
+    case KEEP_HDR: return true;
     default: return false;
     }
 }

@@ -62,6 +62,7 @@ typedef struct kn_image_recipe {
     bool seed_given;
     char *sampler, *scheduler; /* NULL: the model's */
     bool metadata, opaque;     /* settings inside the file; no transparency */
+    bool keep_hdr;             /* with the gain map of init_image, else of the first reference (image/gain_map.h) */
     kn_image_kind kind;        /* of the file: KN_IMAGE_PNG, KN_IMAGE_JPEG or KN_IMAGE_WEBP */
     unsigned quality;          /* of the last two, 1 … 100 */
     int reference_count;

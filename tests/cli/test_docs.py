@@ -11,8 +11,8 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
-COMMANDS = ("bench", "check", "fetch-models", "generate", "image-worker", "inspect-models", "mcp", "open", "resources",
-            "serve")
+COMMANDS = ("bench", "check", "fetch-models", "generate", "image-worker", "import-workflow", "inspect-models", "mcp",
+            "open", "resources", "serve")
 
 
 def run(*command, **options):

@@ -12,11 +12,13 @@
 
 #include "base/text.h"
 #include "http/server.h"
+#include "image/gain_map.h"
 #include "image/png.h"
 #include "image/read.h"
 #include "image/resize.h"
 #include "image/write.h"
 #include "studio/api.h"
+#include "workers/inspect_job.h"
 
 static struct {
     kn_loop *loop;
@@ -82,7 +84,7 @@ static void go_on(kn_timer *t) {
     } else if (picture.step < picture.steps) {
         picture.heard->progress(picture.ctx, KN_TASK_SAMPLING, ++picture.step, picture.steps);
         if (draw_grey(KN_PICTURE_PNG, 16, 16, &png)) {
-            const kn_task_picture small = { KN_PICTURE_PNG, 16, 16, png.data, png.len };
+            const kn_task_picture small = { KN_PICTURE_PNG, 16, 16, png.data, png.len, NULL };
             picture.heard->preview(picture.ctx, picture.step, &small);
         }
         kn_loop_timer_after(own.loop, &picture.timer, picture.ms);
@@ -94,7 +96,7 @@ static void go_on(kn_timer *t) {
         kn_picture_format format = picture.task->request->output.format;
         if (!draw_grey(format, width, height, &png))
             picture.heard->failed(picture.ctx, KN_TASK_OUT_OF_MEMORY, "");
-        const kn_task_picture made = { format, width, height, png.data, png.len };
+        const kn_task_picture made = { format, width, height, png.data, png.len, NULL };
         if (png.len)
             picture.heard->done(picture.ctx, &made);
     }
@@ -167,7 +169,8 @@ static bool look(void *ctx, const void *data, size_t len, unsigned largest, kn_l
                                                : kind == KN_IMAGE_JPEG ? KN_PICTURE_JPEG
                                                                        : KN_PICTURE_WEBP,
                                      .width = image.width,
-                                     .height = image.height };
+                                     .height = image.height,
+                                     .has_gain_map = kn_gain_map_is_there(data, len) };
         if (largest)
             shrink(&image, largest, g);
         kn_image_free(&image);
@@ -182,6 +185,7 @@ typedef struct answer {
     kn_task task;
     kn_converted_fn *converted;
     kn_measured_fn *measured;
+    kn_inspected_fn *inspected;
     void *ctx;
     kn_buf file;
     kn_error err;
@@ -192,6 +196,8 @@ static void tell_answer(kn_task *t) {
     answer *a = KN_HOLDER(t, answer, task);
     if (a->measured)
         a->measured(a->ctx, a->factor, true);
+    else if (a->inspected)
+        a->inspected(a->ctx, a->err.code ? NULL : a->file.data, a->file.len, a->err.text);
     else
         a->converted(a->ctx, a->err.code ? NULL : a->file.data, a->file.len, a->err.text);
     kn_buf_free(&a->file);
@@ -239,6 +245,16 @@ static bool measure(void *ctx, const char *path, kn_measured_fn *measured, void 
     return true;
 }
 
+static bool inspect(void *ctx, const void *data, size_t len, kn_inspected_fn *inspected, void *inspected_ctx) {
+    (void)ctx;
+    answer *a = new_answer(inspected_ctx);
+    if (!a)
+        return false;
+    a->inspected = inspected;
+    kn_inspect_job(data, len, &a->file, &a->err);
+    return true;
+}
+
 /* ---- the program ---- */
 
 static void leave(void *ctx) {
@@ -269,6 +285,7 @@ static bool run(kn_http *http, const char *folder, const char *token, kn_error *
                                       .cancel = cancel,
                                       .look = look,
                                       .convert = convert,
+                                      .inspect = inspect,
                                       .measure = measure };
     const kn_studio_setup setup = { .loop = own.loop,
                                     .folder = folder,

@@ -16,6 +16,7 @@ NOBODY = "job_0123456789abcdefghjkmnpqrs"
 NOTHING = "img_0123456789abcdefghjkmnpqrs"
 CONTROLS = ("pause", "resume", "cancel")
 NOT_ASKED = {("POST", "/api/v1/service/stop")}  # test_life.py does
+WORKFLOWS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "workflow")
 
 
 class Api(unittest.TestCase):
@@ -234,6 +235,28 @@ class Jobs(Api):
         self.assertEqual(self.rig.get("/gallery?q=private")["items"], [])
         self.assertEqual(self.rig.get(f"/jobs/{job['id']}/preview").status, 204)
 
+    def test_hdr_sources_are_known_and_what_is_kept_is_planned(self):
+        with open(os.path.join(WORKFLOWS, "..", "image", "gain-map", "gainmap.jpg"), "rb") as file:
+            source = self.rig.upload(file.read())
+        self.assertTrue(self.rig.get("/inputs/" + source)["has_gain_map"])
+        self.assertFalse(self.rig.get("/inputs/" + self.rig.upload(png(48, 32)))["has_gain_map"])
+        path = self.rig.folder + "/hdr.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/hdr", profile).status, 201)
+        edit = {"prompt": "a", "profile": "hdr", "inputs": [{"input_id": source, "role": "source"}]}
+        for more, keeps, dropped in (({"output": {"format": "jpeg"}}, True, False),
+                                     ({"output": {"format": "jpeg", "keep_hdr": False}}, None, False),
+                                     ({"output": {"format": "webp"}}, None, True), ({}, None, True),
+                                     ({"output": {"format": "jpeg"}, "outpaint": {"left": 32}}, None, True),
+                                     ({"output": {"format": "jpeg"}, "size": {"mode": "1k", "aspect_ratio": "1:1"}},
+                                      None, True)):
+            plan = self.rig.post("/plan", {**edit, **more})
+            self.assertEqual(plan.status, 200, plan.body)
+            self.assertEqual(plan.json.get("keeps_hdr"), keeps, more)
+            self.assertEqual("hdr_dropped" in [note["code"] for note in plan.json["notes"]], dropped, more)
+
     def test_edits_and_upscales_work_from_inputs(self):
         source = self.rig.upload(png(96, 64))
         path = self.rig.folder + "/editor.safetensors"
@@ -401,6 +424,42 @@ class Pictures(Api):
         self.assertEqual(self.rig.post("/jobs", answer["recipe"]).status, 202)
         self.assertEqual(self.rig.post("/recipes/inspect", png(17, 17), type="image/png")["source"], "none")
         self.problem(self.rig.post("/recipes/inspect", b"text", type="image/png"), 422)
+
+    def inspect(self, name, type="image/png"):
+        with open(os.path.join(WORKFLOWS, name), "rb") as file:
+            answer = self.rig.post("/recipes/inspect", file.read(), type=type)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def test_workflows_of_others_become_requests(self):
+        answer = self.inspect("2512.png")
+        self.assertEqual((answer["source"], answer["references_needed"], answer["unsupported"]), ("comfyui", 0, []))
+        self.assertEqual(answer["recipe"], {
+            "kind": "auto", "prompt": "a red boat on a quiet lake", "negative_prompt": "blurry, low quality",
+            "seed": "1062323160169910", "size": {"mode": "custom", "width": 832, "height": 1248}})
+        self.assertEqual((answer["raw"]["steps"], answer["raw"]["cfg"], answer["raw"]["flow_shift"]), (20, 5, 3.1))
+        self.assertEqual([note["code"] for note in answer["notes"]], ["missing_model", "steps_by_model"])
+        self.assertEqual(self.rig.post("/jobs", answer["recipe"]).status, 202)
+        edit = self.inspect("21-edit.png")
+        self.assertEqual((edit["references_needed"], edit["recipe"]["kind"]), (2, "edit"))
+        self.assertIn("output_bit_depth", [note["code"] for note in edit["notes"]])
+        large = self.inspect("big-seed.png")
+        self.assertNotIn("seed", large["recipe"])
+        self.assertIn("seed_exceeds_signed_64_bit", [note["code"] for note in large["notes"]])
+        form = self.inspect("a1111.png")
+        self.assertEqual((form["source"], form["raw"]["fields"]["Model"]), ("a1111", "name, with comma"))
+
+    def test_what_cannot_be_taken_over_is_said(self):
+        for name, word in (("refuse-lora.png", "unsupported node LoraLoaderModelOnly"), ("refuse-cycle.png", "cycle"),
+                           ("refuse-bomb.png", "expands to more than"), ("refuse-bad-crc.png", "CRC"),
+                           ("refuse-duplicate-keys.png", "twice in one object")):
+            answer = self.inspect(name)
+            self.assertIsNone(answer["recipe"])
+            self.assertEqual([note["code"] for note in answer["unsupported"]], ["workflow_unsupported"])
+            self.assertIn(word, answer["unsupported"][0]["message"])
+        nothing = self.inspect("refuse-none.png")
+        self.assertEqual((nothing["source"], nothing["recipe"], nothing["raw"], nothing["unsupported"]),
+                         ("none", None, None, []))
 
 
 class Service(Api):

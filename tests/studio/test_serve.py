@@ -14,8 +14,10 @@ import tap
 from cli.png import Picture, coloured
 from studio.rig import TOKEN, png
 from studio.serve import PROGRAM, Serve
+from workers.jpeg import Hdr
 
-UPSCALER = os.path.join(os.path.dirname(__file__), "..", "golden", "upscalers", "compact-x2", "weights.safetensors")
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden")
+UPSCALER = os.path.join(GOLDEN, "upscalers", "compact-x2", "weights.safetensors")
 
 
 def motley(x, y):
@@ -193,6 +195,35 @@ class Pictures(unittest.TestCase):
                 picture = Picture(rig.get(f"/jobs/{job['id']}/results/0").body)
                 self.assertEqual((picture.width, picture.height), (70, 53))
                 self.assertEqual(picture.pixels, wanted.pixels)
+
+    def test_an_hdr_photo_stays_one(self):
+        with open(os.path.join(GOLDEN, "image", "gain-map", "gainmap.jpg"), "rb") as file:
+            photo = file.read()
+        with Serve() as rig:
+            order = {"input_id": rig.upload(photo), "upscale": {"factor": 2, "upscaler": "lanczos"}}
+            for output, is_hdr in (({"format": "jpeg"}, True), ({"format": "jpeg", "keep_hdr": False}, False)):
+                answer = rig.post("/upscale", {**order, "output": output})
+                self.assertEqual(answer.status, 202, answer.body)
+                job = rig.ended(answer["id"])
+                self.assertEqual((job["state"], job["notes"]), ("completed", []))
+                picture = rig.get(f"/jobs/{job['id']}/results/0").body
+                self.assertEqual(b"MPF\0" in picture, is_hdr)
+                if is_hdr:
+                    made, item = Hdr(picture), job["results"][0]["gallery_item"]
+                    self.assertEqual((made.base.width, made.base.height), (96, 64))
+                    self.assertEqual((made.map.width, made.map.height), (12, 8))
+                    self.assertEqual(made.numbers, Hdr(photo).numbers)
+            order = {"gallery_item": item, "upscale": order["upscale"], "output": {"format": "jpeg"}}
+            again = rig.ended(rig.post("/upscale", order)["id"])
+            self.assertEqual(Hdr(rig.get(f"/jobs/{again['id']}/results/0").body).numbers, made.numbers)
+
+    def test_workflows_of_others_are_read_by_the_worker(self):
+        with Serve() as rig:
+            for name, source, prompt in (("2512.png", "comfyui", "a red boat on a quiet lake"),
+                                         ("refuse-cycle.png", "comfyui", None)):
+                with open(os.path.join(GOLDEN, "workflow", name), "rb") as file:
+                    answer = rig.post("/recipes/inspect", file.read(), type="image/png").json
+                self.assertEqual((answer["source"], (answer["recipe"] or {}).get("prompt")), (source, prompt))
 
     def test_what_is_written_in_a_prompt_is_in_no_log(self):
         canary = "a-canary-named-Tweety"

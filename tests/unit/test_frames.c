@@ -28,6 +28,7 @@ static void has_the_limits_of_the_protocol(void **state) {
     assert_int_equal(kn_frame_limit(KN_FRAME_DRAW), 64 << 20);
     assert_int_equal(kn_frame_limit(KN_FRAME_CONVERT), 8 + (256 << 20));
     assert_int_equal(kn_frame_limit(KN_FRAME_FACTOR), 4);
+    assert_int_equal(kn_frame_limit(KN_FRAME_FOUND), 4 << 20);
     assert_int_equal(kn_frame_limit(0), 0);
     assert_int_equal(kn_frame_limit(255), 0);
 }
@@ -71,7 +72,7 @@ static void refuses_what_is_no_frame_of_that_side(void **state) {
         kn_frame_side side;
     } rows[] = {
         { "KIP2\2\0\0\0\1", "a frame does not begin with KIP1", KN_FROM_WORKER },
-        { "KIP1\12\0\0\0\1", "a frame of kind 10, which does not belong here", KN_FROM_WORKER },
+        { "KIP1\13\0\0\0\1", "a frame of kind 11, which does not belong here", KN_FROM_WORKER },
         { "KIP1\10\20\0\0\1", "a frame of kind 8 has 268435457 bytes, from 1 to 268435456 are possible",
           KN_FROM_WORKER },
         { "KIP1\20\0\0\0\1", "a frame of kind 16, which does not belong here", KN_FROM_WORKER },

@@ -70,7 +70,7 @@ static void names_the_place_and_the_limit(void **state) {
         { "{" PROMPT ",\"stepps\":8}",
           ("unknown key 'stepps'; known: workflow, model, prompt, negative_prompt, seed, width, height, steps, cfg, "
            "flow_shift, sampler, scheduler, attention, reference_images, init_image, strength, metadata, opaque, "
-           "mask_image, outpaint, show_region, result, format, quality (did you mean 'steps'?)"),
+           "mask_image, outpaint, show_region, result, format, quality, keep_hdr (did you mean 'steps'?)"),
           KN_JOB_INVALID },
         { "{" PROMPT "," PROMPT "}", "the key 'prompt' comes twice", KN_JOB_INVALID },
         { "{\"prompt\":\"\"}", "prompt: a text of 1 to 32768 characters is expected, this one has 0", KN_JOB_INVALID },

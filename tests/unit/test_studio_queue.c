@@ -20,6 +20,7 @@ typedef struct pretender {
     kn_task_failure failure; /* of the next picture; KN_TASK_FAILURES: none */
     unsigned failures;       /* how many pictures fail so */
     unsigned started, tiles[8];
+    const char *hdr_lost;
     int dies_in; /* pictures until the whole process is killed; 0: never */
 } pretender;
 
@@ -28,6 +29,7 @@ static pretender fake;
 static void pretend(kn_timer *t) {
     (void)t;
     kn_task_picture picture = { .format = KN_PICTURE_PNG, .width = 64, .height = 64, .data = "a picture", .len = 9 };
+    picture.hdr_lost = fake.hdr_lost;
     if (fake.cancelled) {
         fake.heard->failed(fake.ctx, KN_TASK_CANCELLED, "");
     } else if (fake.step < fake.steps) {
@@ -253,6 +255,23 @@ static void a_job_becomes_pictures_in_the_gallery(void **state) {
     work_off();
     expect(id, "completed", "", 1);
     assert_int_equal(results, 3);
+    finish();
+}
+
+static void a_gain_map_that_is_lost_is_noted_once(void **state) {
+    (void)state;
+    begin();
+    batch = 2;
+    fake.hdr_lost = "its gain map is damaged";
+    kn_id id = add();
+    work_off();
+    expect(id, "completed", "", 1);
+    int of_a_loss = notes;
+    fake.hdr_lost = NULL;
+    id = add();
+    work_off();
+    expect(id, "completed", "", 1);
+    assert_int_equal(of_a_loss, notes + 1);
     finish();
 }
 
@@ -498,6 +517,7 @@ static void of_many_jobs_each_ends_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_job_becomes_pictures_in_the_gallery),
+        TEST(a_gain_map_that_is_lost_is_noted_once),
         TEST(a_running_job_is_cancelled),
         TEST(memory_that_runs_out_is_tried_again_once_with_smaller_tiles),
         TEST(each_failure_ends_the_job_with_its_code),

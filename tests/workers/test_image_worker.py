@@ -9,10 +9,11 @@ import subprocess
 import time
 
 import tap
+from jpeg import Hdr, Jpeg
 from kuno import E2E, GOLDEN, environment
 from png import Picture, coloured
-from worker import (CANCEL, DRAW, DRAW_PREVIEW, FACTOR, FAILED, FINAL, JPEG, LARGE, MEASURE, PATIENCE, PICTURE, PNG,
-                    PREVIEW, PROGRAM, PROGRESS, READY, REPORT, WEBP, Session, WorkerCase, frames, numbers)
+from worker import (CANCEL, DRAW, DRAW_PREVIEW, FACTOR, FAILED, FINAL, FOUND, INSPECT, JPEG, LARGE, MEASURE, PATIENCE,
+                    PICTURE, PNG, PREVIEW, PROGRAM, PROGRESS, READY, REPORT, WEBP, Session, WorkerCase, frames, numbers)
 
 DEMO = {"prompt": "a red boat", "seed": "42"}
 TINY = {"prompt": "a red boat", "seed": "7", "width": 64, "height": 64, "steps": 2, "cfg": 1}
@@ -363,6 +364,75 @@ class Sessions(WorkerCase):
                 self.assertEqual((kind, Picture(back).texts), (LARGE, {"parameters": recipe}))
                 self.assertLessEqual(mean_error(Picture(back), Picture(own)), 0 if form == PNG else 3)
             kind, said = session.convert(b"nonsense", PNG)
+            self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_reference_invalid"))
+
+    def test_hdr(self):
+        """keeps_the_gain_map_of_what_is_changed_and_no_pixel_of_it"""
+        source = (IMAGES / "gain-map" / "gainmap.jpg").read_bytes()
+        own = Hdr(source)
+        picture = base64.b64encode(source).decode()
+        larger = {"init_image": picture, "result": {"width": 96, "height": 64}}
+        redrawn = {**TINY, "init_image": picture, "strength": 0.5, "width": 96, "height": 64, "metadata": True}
+        with self.session(*TINY_ARGS) as session:
+            session.hear()
+            for recipe in (larger, redrawn):
+                *_, (_, report), (_, plain) = session.draw(**recipe, format="jpeg")
+                self.assertNotIn("hdr_lost", json.loads(report))
+                *_, (_, report), (_, file) = session.draw(**recipe, format="jpeg", keep_hdr=True)
+                self.assertNotIn("hdr_lost", json.loads(report))
+                made = Hdr(file)
+                self.assertEqual((made.base.width, made.base.height), (96, 64))
+                self.assertEqual(made.base.coded, Jpeg(plain).coded)
+                self.assertEqual((made.map.width, made.map.height, made.map.channels), (12, 8, 1))
+                self.assertEqual((made.flags, made.numbers), (own.flags, own.numbers))
+                for told, number in zip(made.told, made.numbers):
+                    self.assertAlmostEqual(told, float(number), delta=1e-6)
+                self.assertEqual(b"Exif" in file, recipe is redrawn)
+
+    def test_hdr_lost(self):
+        """says_why_a_picture_is_without_the_gain_map_of_its_source"""
+        source = (IMAGES / "gain-map" / "gainmap.jpg").read_bytes()
+        whole, cut, none = (base64.b64encode(data).decode() for data in (
+            source, source[:2177], (IMAGES / "gps.jpg").read_bytes()))
+        size, square = {"width": 96, "height": 64}, {"width": 64, "height": 64}
+        with self.session() as session:
+            session.hear()
+            for picture, result, form, why in (
+                    (whole, size, "png", "only JPEG files have room for a gain map"),
+                    (whole, square, "jpeg", "the result shows another part of the scene than its source"),
+                    (cut, size, "jpeg", "its gain map is not where the file says"),
+                    (none, square, "png", None)):
+                recipe = {"init_image": picture, "result": result, "format": form, "keep_hdr": True}
+                *_, (_, report), (kind, file) = session.draw(**recipe)
+                self.assertEqual((kind, file[:2]), (LARGE, b"\xff\xd8" if form == "jpeg" else b"\x89P"))
+                self.assertEqual(json.loads(report).get("hdr_lost"), why)
+                self.assertNotIn(b"MPF\0", file)
+
+    def test_trait(self):
+        """tells_whether_a_picture_is_hdr"""
+        with self.session() as session:
+            session.hear()
+            for name, traits in (("gain-map/gainmap.jpg", 2), ("gps.jpg", 0)):
+                kind, payload = session.read_picture((IMAGES / name).read_bytes())
+                self.assertEqual((kind, numbers(payload, 3)[2]), (PICTURE, traits))
+
+    def test_inspect(self):
+        """tells_how_a_picture_was_made"""
+        workflows = IMAGES.parent / "workflow"
+        with self.session() as session:
+            session.hear()
+            own = session.draw(**DEMO, metadata=True, format="jpeg")[-1][1]
+            for data, expected in (
+                    ((workflows / "2512.png").read_bytes(), {"source": "comfyui", "seed": "1062323160169910"}),
+                    (own, {"source": "kuno", "model": "demo", "prompt": DEMO["prompt"]}),
+                    ((IMAGES / "gps.jpg").read_bytes(), {"source": "none"}),
+                    ((workflows / "refuse-cycle.png").read_bytes(), {"source": "comfyui", "imported_from": "prompt"})):
+                session.send(INSPECT, data)
+                kind, told = session.hear_end()[-1]
+                self.assertEqual((kind, json.loads(told) | expected), (FOUND, json.loads(told)))
+            self.assertIn("cycle", json.loads(told)["refused"])
+            session.send(INSPECT, b"nonsense")
+            kind, said = session.hear_end()[-1]
             self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_reference_invalid"))
 
     def test_measure(self):

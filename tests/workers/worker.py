@@ -12,8 +12,8 @@ PROGRAM = os.environ["KUNO"]
 PROBED = os.environ["KUNO_PROBED"]
 PATIENCE = 240 if SANITIZED else 60  # whatever takes so long does not come
 
-PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE, FACTOR = 1, 2, 3, 4, 5, 6, 7, 8, 9
-DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL, CONVERT, MEASURE = 16, 17, 18, 19, 20, 21
+PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE, FACTOR, FOUND = range(1, 11)
+DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL, CONVERT, MEASURE, INSPECT = range(16, 23)
 PNG, JPEG, WEBP = range(3)  # formats to convert to
 
 
@@ -75,7 +75,7 @@ class Session:
     def hear_end(self):
         """All until the job is done."""
         heard = [self.hear()]
-        while heard[-1][0] not in (FINAL, FAILED, PICTURE, LARGE, FACTOR):
+        while heard[-1][0] not in (FINAL, FAILED, PICTURE, LARGE, FACTOR, FOUND):
             heard.append(self.hear())
         return heard
 
