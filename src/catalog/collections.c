@@ -191,13 +191,13 @@ static void read_part(kn_form *f, const kn_collections *all, kn_collection *c) {
     char *id = NULL;
     if (!has_room(f, c->count, KN_COLLECTION_PARTS_MAX))
         return;
-    if (!take_id(f, &id))
-        return;
-    const kn_artifact *a = kn_artifact_named(all, id);
-    if (a)
-        c->artifacts[c->count++] = a;
-    else
-        kn_form_fail(f, KN_E_FORMAT, "there is no artifact '%s' above", id);
+    if (take_id(f, &id)) {
+        const kn_artifact *a = kn_artifact_named(all, id);
+        if (a)
+            c->artifacts[c->count++] = a;
+        else
+            kn_form_fail(f, KN_E_FORMAT, "there is no artifact '%s' above", id);
+    }
     free(id);
 }
 
@@ -268,8 +268,13 @@ bool kn_collections_read(const char *text, size_t len, kn_collections **ret, kn_
     return true;
 }
 
+static size_t between(const char *from, const char *to) {
+    return (size_t)(to - from);
+}
+
 bool kn_collections_load(kn_collections **ret, kn_error *err) {
-    return kn_collections_read(kn_collections_text, (size_t)(kn_collections_text_end - kn_collections_text), ret, err);
+    size_t len = between(kn_collections_text, kn_collections_text_end);
+    return kn_collections_read(kn_collections_text, len, ret, err);
 }
 
 void kn_collections_free(kn_collections *c) {
