@@ -17,43 +17,50 @@ extern const char kn_collections_text[], kn_collections_text_end[];
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-static void take_text(kn_form *f, size_t max, char **ret) {
+/* false: there is none, and the reader has failed. */
+static bool take_text(kn_form *f, size_t max, char **ret) {
     kn_json_text text;
     if (!kn_form_text(f, 1, max, &text))
-        return;
-    free(*ret);
-    *ret = strndup(text.data, text.len);
-    if (!*ret)
-        kn_form_fail(f, KN_E_NOMEM, "not enough memory");
+        return false;
+    char *copy = strndup(text.data, text.len);
+    if (!copy)
+        return kn_form_fail(f, KN_E_NOMEM, "not enough memory");
+    *ret = copy;
+    return true;
 }
 
 /* Nothing but these characters, and none of `.-_` in front: it may become a part of a path and of an address. */
-static void take_word(kn_form *f, size_t max, const char *characters, char **ret) {
-    take_text(f, max, ret);
-    if (!f->j->failed && ((*ret)[strspn(*ret, characters)] || strchr("._-", (*ret)[0])))
-        kn_form_fail(f, KN_E_FORMAT, "'%s' has characters that it may not have", kn_quote_z(*ret).text);
+static bool take_word(kn_form *f, size_t max, const char *characters, char **ret) {
+    if (!take_text(f, max, ret))
+        return false;
+    return (!(*ret)[strspn(*ret, characters)] && !strchr("._-", (*ret)[0])) ||
+           kn_form_fail(f, KN_E_FORMAT, "'%s' has characters that it may not have", kn_quote_z(*ret).text);
 }
 
-static void take_id(kn_form *f, char **ret) {
-    take_word(f, KN_ARTIFACT_ID_BYTES - 1, LOWER "._-", ret);
+static bool take_id(kn_form *f, char **ret) {
+    return take_word(f, KN_ARTIFACT_ID_BYTES - 1, LOWER "._-", ret);
 }
 
 /* Names with single slashes between; none begins with a dot. */
 static void take_place(kn_form *f, size_t slashes_min, size_t slashes_max, char **ret) {
     size_t slashes = 0;
-    take_word(f, PLACE_BYTES, LOWER UPPER "._-/", ret);
-    for (const char *p = *ret; !f->j->failed && *p; p++) {
-        slashes += *p == '/';
-        if ((p == *ret || p[-1] == '/') && (*p == '/' || *p == '.'))
-            kn_form_fail(f, KN_E_FORMAT, "'%s' is no plain path", kn_quote_z(*ret).text);
+    if (!take_word(f, PLACE_BYTES, LOWER UPPER "._-/", ret))
+        return;
+    const char *place = *ret;
+    bool plain = place[0] != '/';
+    for (size_t i = 0; place[i]; i++) {
+        slashes += place[i] == '/';
+        plain = plain && !(place[i] == '/' && (place[i + 1] == '/' || place[i + 1] == '.'));
     }
-    if (!f->j->failed && (slashes < slashes_min || slashes > slashes_max || (*ret)[strlen(*ret) - 1] == '/'))
-        kn_form_fail(f, KN_E_FORMAT, "'%s' has too few or too many parts", kn_quote_z(*ret).text);
+    if (!plain)
+        kn_form_fail(f, KN_E_FORMAT, "'%s' is no plain path", kn_quote_z(place).text);
+    else if (slashes < slashes_min || slashes > slashes_max || place[strlen(place) - 1] == '/')
+        kn_form_fail(f, KN_E_FORMAT, "'%s' has too few or too many parts", kn_quote_z(place).text);
 }
 
 static void take_address(kn_form *f, char **ret) {
-    take_text(f, PLACE_BYTES, ret);
-    if (!f->j->failed && (strncmp(*ret, "https://", 8) != 0 || !(*ret)[8] || (*ret)[strcspn(*ret, " \"<>\\^`{|}?#@")]))
+    if (take_text(f, PLACE_BYTES, ret) &&
+        (strncmp(*ret, "https://", 8) != 0 || !(*ret)[8] || (*ret)[strcspn(*ret, " \"<>\\^`{|}?#@")]))
         kn_form_fail(f, KN_E_FORMAT, "'%s' is no plain https address", kn_quote_z(*ret).text);
 }
 
@@ -133,15 +140,14 @@ static const char *const artifact_keys[] = {
 
 static void take_licence(kn_form *f, const kn_collections *c, const kn_licence **ret) {
     char *id = NULL;
-    take_id(f, &id);
-    if (!f->j->failed && !(*ret = licence_named(c, id)))
+    if (take_id(f, &id) && !(*ret = licence_named(c, id)))
         kn_form_fail(f, KN_E_FORMAT, "there is no licence '%s' above", id);
     free(id);
 }
 
 static void take_revision(kn_form *f, char **ret) {
-    take_text(f, REVISION_DIGITS, ret);
-    if (!f->j->failed && !(strlen(*ret) == REVISION_DIGITS && kn_text_is_hex(*ret, REVISION_DIGITS)))
+    if (take_text(f, REVISION_DIGITS, ret) &&
+        !(strlen(*ret) == REVISION_DIGITS && kn_text_is_hex(*ret, REVISION_DIGITS)))
         kn_form_fail(f, KN_E_FORMAT, "%d hexadecimal digits in lower case are expected", REVISION_DIGITS);
 }
 
@@ -185,12 +191,13 @@ static void read_part(kn_form *f, const kn_collections *all, kn_collection *c) {
     char *id = NULL;
     if (!has_room(f, c->count, KN_COLLECTION_PARTS_MAX))
         return;
-    take_id(f, &id);
-    const kn_artifact *a = f->j->failed ? NULL : kn_artifact_named(all, id);
-    if (a)
-        c->artifacts[c->count++] = a;
-    else if (!f->j->failed)
-        kn_form_fail(f, KN_E_FORMAT, "there is no artifact '%s' above", id);
+    if (take_id(f, &id)) {
+        const kn_artifact *a = kn_artifact_named(all, id);
+        if (a)
+            c->artifacts[c->count++] = a;
+        else
+            kn_form_fail(f, KN_E_FORMAT, "there is no artifact '%s' above", id);
+    }
     free(id);
 }
 
@@ -261,8 +268,13 @@ bool kn_collections_read(const char *text, size_t len, kn_collections **ret, kn_
     return true;
 }
 
+static size_t between(const char *from, const char *to) {
+    return (size_t)(to - from);
+}
+
 bool kn_collections_load(kn_collections **ret, kn_error *err) {
-    return kn_collections_read(kn_collections_text, (size_t)(kn_collections_text_end - kn_collections_text), ret, err);
+    size_t len = between(kn_collections_text, kn_collections_text_end);
+    return kn_collections_read(kn_collections_text, len, ret, err);
 }
 
 void kn_collections_free(kn_collections *c) {

@@ -37,6 +37,8 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
                                      .folder = folder,
                                      .models_toml = c->studio_models,
                                      .runner = &face,
+                                     .mirror = c->mirror,
+                                     .offline = c->offline,
                                      .wait_ms = LOCK_WAIT_MS,
                                      .log = setup->log,
                                      .leave = setup->leave,

@@ -17,6 +17,7 @@ enum {
     HOUR_S = 60 * 60,
     DAY_S = 24 * HOUR_S,
     ADDRESS_BYTES = 64,
+    MIRROR_BYTES = 1000,
     WORKER_MODELS_MAX = 64,
     CONTEXT_MAX = 1 << 24, /* tokens; far beyond any model */
     DEVICE_INDEX_MAX = 255,
@@ -105,7 +106,7 @@ static void read_path(kn_form *f, size_t max, char **ret) {
         kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path, which begins with '/'", kn_quote_path(path).text);
     else if (has_dots(path))
         kn_form_fail(f, KN_E_USAGE, "'%s' has a part '.' or '..'; write the whole path", kn_quote_path(path).text);
-    if (f->j->failed) {
+    if (!path || f->j->failed) {
         free(path);
         return;
     }
@@ -311,12 +312,22 @@ static bool check_workers(const kn_config *c, kn_error *err) {
     return true;
 }
 
-enum { STUDIO_LISTEN, STUDIO_MODELS, STUDIO_ISOLATION };
+enum { STUDIO_LISTEN, STUDIO_MODELS, STUDIO_ISOLATION, STUDIO_MIRROR, STUDIO_OFFLINE };
 static const char *const studio_keys[] = {
-    [STUDIO_LISTEN] = "listen",
-    [STUDIO_MODELS] = "models",
-    [STUDIO_ISOLATION] = "isolation",
+    [STUDIO_LISTEN] = "listen", [STUDIO_MODELS] = "models",   [STUDIO_ISOLATION] = "isolation",
+    [STUDIO_MIRROR] = "mirror", [STUDIO_OFFLINE] = "offline",
 };
+
+/* What exactly may be behind it is looked at when something is asked of it. */
+static void read_mirror(kn_form *f, char **ret) {
+    kn_json_text text;
+    if (!kn_form_text(f, 1, MIRROR_BYTES, &text))
+        return;
+    if (!kn_json_starts(text, "https://") && !kn_json_starts(text, "http://"))
+        kn_form_fail(f, KN_E_FORMAT, "'%s' is not like https://models.example.org", kn_quote(text.data, text.len).text);
+    else if (!(*ret = strndup(text.data, text.len)))
+        kn_form_fail(f, KN_E_NOMEM, "not enough memory for an address");
+}
 
 static void read_studio(const kn_form *outer, kn_config *c) {
     kn_form f;
@@ -328,6 +339,8 @@ static void read_studio(const kn_form *outer, kn_config *c) {
         case STUDIO_LISTEN: read_address(&f, true, &c->studio); break;
         case STUDIO_MODELS: read_path(&f, PATH_MAX - 1, &c->studio_models); break;
         case STUDIO_ISOLATION: kn_form_word(&f, isolations, KN_COUNT(isolations), &isolation); break;
+        case STUDIO_MIRROR: read_mirror(&f, &c->mirror); break;
+        case STUDIO_OFFLINE: kn_form_bool(&f, &c->offline); break;
         }
     }
     c->studio_isolated = isolation == 1;
@@ -492,6 +505,7 @@ void kn_config_free(kn_config *c) {
     }
     free(c->state_dir);
     free(c->studio_models);
+    free(c->mirror);
     free(c->image.models);
     *c = (kn_config){ 0 };
 }

@@ -35,6 +35,8 @@ typedef struct kn_config {
     kn_address studio;    /* len 0: there is none */
     char *studio_models;  /* a models.toml, absolute; NULL: that of the user */
     bool studio_isolated; /* its worker must be locked in completely */
+    char *mirror;         /* that models are downloaded from; NULL: where they are published */
+    bool offline;         /* nothing is downloaded */
     kn_image_config image;
     char *state_dir; /* absolute */
     uint32_t queue_limit, max_connections;

@@ -32,12 +32,13 @@ static void openapi(kn_exchange *x, kn_span body) {
         kn_visit_send_bytes(v, "application/yaml", text.data, text.len);
 }
 
-#define JOB     "/api/v1/jobs/*"
-#define INPUT   "/api/v1/inputs/*"
-#define ITEM    "/api/v1/gallery/*"
-#define PROFILE "/api/v1/models/*"
-#define A1111   "/sdapi/v1"
-#define SDCPP   "/sdcpp/v1"
+#define JOB      "/api/v1/jobs/*"
+#define INPUT    "/api/v1/inputs/*"
+#define ITEM     "/api/v1/gallery/*"
+#define PROFILE  "/api/v1/models/*"
+#define DOWNLOAD "/api/v1/downloads/*"
+#define A1111    "/sdapi/v1"
+#define SDCPP    "/sdcpp/v1"
 
 /* Types of bodies. */
 #define PICTURES " image/png image/jpeg image/webp"
@@ -85,11 +86,11 @@ static const kn_route routes[] = {
     { "GET", "/api/v1/catalog", kn_api_catalog, 0 },
     { "POST", "/api/v1/downloads", kn_api_create_download, SMALL_MAX },
     { "GET", "/api/v1/downloads", kn_api_list_downloads, 0 },
-    { "GET", "/api/v1/downloads/*", kn_api_no_download, 0 },
-    { "DELETE", "/api/v1/downloads/*", kn_api_no_download, 0 },
-    { "POST", "/api/v1/downloads/*/pause", kn_api_no_download, 0 },
-    { "POST", "/api/v1/downloads/*/resume", kn_api_no_download, 0 },
-    { "POST", "/api/v1/downloads/*/cancel", kn_api_no_download, 0 },
+    { "GET", DOWNLOAD, kn_api_get_download, 0 },
+    { "DELETE", DOWNLOAD, kn_api_delete_download, 0 },
+    { "POST", DOWNLOAD "/pause", kn_api_pause_download, 0 },
+    { "POST", DOWNLOAD "/resume", kn_api_resume_download, 0 },
+    { "POST", DOWNLOAD "/cancel", kn_api_cancel_download, 0 },
     { "GET", "/api/v1/settings", kn_api_get_settings, 0 },
     { "PATCH", "/api/v1/settings" PATCHES, kn_api_change_settings, SETTINGS_MAX },
     { "GET", "/api/v1/diagnostics", kn_api_diagnostics, 0 },

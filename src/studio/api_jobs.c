@@ -168,8 +168,7 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     return ok;
 }
 
-/* The key of a route, if there is one; false: it is answered. */
-static bool read_key(kn_visit *v, const char *route) {
+bool kn_visit_read_key(kn_visit *v, const char *route) {
     kn_span value;
     const kn_head *head = kn_exchange_head(v->x);
     snprintf(v->route, sizeof v->route, "%s", route);
@@ -198,13 +197,13 @@ bool kn_visit_is_too_late(kn_visit *v) {
 
 void kn_api_create_job(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
-    if (v && read_key(v, "jobs") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
+    if (v && kn_visit_read_key(v, "jobs") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_create_job, after_create);
 }
 
 void kn_api_create_upscale(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
-    if (v && read_key(v, "upscale") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
+    if (v && kn_visit_read_key(v, "upscale") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_create_upscale, after_create);
 }
 
@@ -214,7 +213,7 @@ void kn_api_retry_job(kn_exchange *x, kn_span body) {
     if (!v || !kn_visit_has_id(v, 1, "job_"))
         return;
     snprintf(route, sizeof route, "retry/%s", v->part[1]);
-    if (read_key(v, route) && !kn_visit_is_too_late(v))
+    if (kn_visit_read_key(v, route) && !kn_visit_is_too_late(v))
         kn_visit_send(v, work_retry, after_create);
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/date.h"
-#include "base/json_form.h"
 #include "sampling/sampler.h"
 #include "studio/api_visit.h"
 #include "studio/paths.h"
@@ -329,62 +328,4 @@ void kn_api_report(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v)
         kn_visit_send(v, work_diagnostics, after_report);
-}
-
-/* ---- downloads: this version has nothing to download ---- */
-
-void kn_api_catalog(kn_exchange *x, kn_span body) {
-    kn_visit *v = kn_visit_begin(x, body, "");
-    if (!v)
-        return;
-    v->json = json_pack("{s:[]}", "items");
-    kn_visit_answer(v);
-}
-
-void kn_api_create_download(kn_exchange *x, kn_span body) {
-    enum { ARTIFACT, DIRECTORY, ACCEPT };
-    static const char *const keys[] = {
-        [ARTIFACT] = "artifact", [DIRECTORY] = "directory", [ACCEPT] = "accept_license"
-    };
-    kn_visit *v = kn_visit_begin(x, body, "");
-    if (!v || !kn_visit_has_json(v))
-        return;
-    const kn_json_text text = { v->body.data, v->body.len };
-    kn_json_text word;
-    kn_json_reader j;
-    kn_form f;
-    kn_error err = { 0 };
-    bool accepted;
-    kn_json_begin_inside(&j, text, "the body", &err);
-    j.pointer = &v->pointer;
-    kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
-    for (int key; kn_form_next(&f, &key);) {
-        if (key == ACCEPT)
-            kn_form_bool(&f, &accepted);
-        else
-            kn_form_prose(&f, 0, key == ARTIFACT ? 80 : KN_PATH_BYTES, &word);
-    }
-    kn_form_need(&f, ARTIFACT);
-    kn_form_need(&f, ACCEPT);
-    if (kn_form_finish(&f))
-        kn_visit_refuse(v, 404, "not_found", "There is no such resource", "the catalogue has no such artifact", NULL);
-    else
-        kn_visit_refuse(v, 422, "member_invalid", "A member of the body is not as it should be", err.text,
-                        v->pointer.len ? v->pointer.data : NULL);
-}
-
-void kn_api_list_downloads(kn_exchange *x, kn_span body) {
-    kn_visit *v = kn_visit_begin(x, body, "limit cursor");
-    unsigned limit;
-    int64_t before;
-    if (!v || !kn_visit_page(v, &limit, &before))
-        return;
-    v->json = json_pack("{s:[], s:n}", "items", "next_cursor");
-    kn_visit_answer(v);
-}
-
-void kn_api_no_download(kn_exchange *x, kn_span body) {
-    kn_visit *v = kn_visit_begin(x, body, "");
-    if (v)
-        kn_visit_refuse(v, 404, "not_found", "There is no such resource", NULL, NULL);
 }

@@ -128,6 +128,9 @@ bool kn_visit_has_json(kn_visit *v);
 /* A field's value as text; false: there is none, or it has no room, or more than one. */
 bool kn_visit_field(kn_visit *v, const char *name, char *ret, size_t room);
 
+/* The Idempotency-Key of a request to the route, if there is one; false: it is answered. */
+bool kn_visit_read_key(kn_visit *v, const char *route);
+
 /* ---- jobs: api_jobs.c ---- */
 
 /* In the disk's thread: makes a job of a request and puts it into v->json. wish: NULL: none. */
@@ -185,7 +188,8 @@ kn_route_fn kn_api_list_models, kn_api_get_model, kn_api_put_model, kn_api_delet
 kn_route_fn kn_api_get_settings, kn_api_change_settings;
 kn_route_fn kn_api_status, kn_api_capabilities, kn_api_engine, kn_api_engine_start, kn_api_engine_restart,
     kn_api_engine_stop, kn_api_stop, kn_api_diagnostics, kn_api_report;
-kn_route_fn kn_api_catalog, kn_api_create_download, kn_api_list_downloads, kn_api_no_download;
+kn_route_fn kn_api_catalog, kn_api_create_download, kn_api_list_downloads, kn_api_get_download, kn_api_delete_download,
+    kn_api_pause_download, kn_api_resume_download, kn_api_cancel_download;
 
 json_t *kn_api_formats(const kn_studio *s); /* that pictures can be written in */
 

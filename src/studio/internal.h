@@ -16,6 +16,7 @@ struct kn_watch_events {
 };
 
 typedef struct kn_queue kn_queue;
+typedef struct kn_fetcher kn_fetcher; /* fetcher.h */
 
 enum { KN_RECENT_ERRORS = 32 };
 typedef struct kn_recent_error {
@@ -33,6 +34,7 @@ struct kn_studio {
     kn_events *events;
     kn_watch_events *watchers;
     kn_queue *queue;
+    kn_fetcher *fetcher;
     unsigned errands; /* that have not come back */
     int64_t started_s;
     bool damaged; /* the database was begun anew */

@@ -39,6 +39,12 @@ bool kn_jobs_count(kn_store *s, int64_t *ret_queued, int64_t *ret_running, kn_er
     return kn_query_close(&r);
 }
 
+bool kn_jobs_add_key(kn_store *s, const char *route, const char *key, const kn_sha256 *body, const kn_id *id,
+                     kn_error *err) {
+    return kn_store_do(s, err, NULL, "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", "tttti", route, key,
+                       body->text, id->text, kn_store_now_ms());
+}
+
 static bool add_rows(kn_store *s, const kn_new_job *job, unsigned queue_limit, const kn_id *id, kn_error *err) {
     int64_t queued, running, now = kn_store_now_ms();
     if (!kn_jobs_count(s, &queued, &running, err))
@@ -56,8 +62,7 @@ static bool add_rows(kn_store *s, const kn_new_job *job, unsigned queue_limit, c
                          job->inputs[i].id) ||
             !kn_store_do(s, err, NULL, "UPDATE inputs SET last_used_ms = ? WHERE id = ?", "it", now, job->inputs[i].id))
             return false;
-    return !job->key || kn_store_do(s, err, NULL, "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", "tttti",
-                                    job->route, job->key, job->body.text, id->text, now);
+    return !job->key || kn_jobs_add_key(s, job->route, job->key, &job->body, id, err);
 }
 
 bool kn_jobs_add(kn_store *s, const kn_new_job *job, unsigned queue_limit, kn_id *ret, kn_error *err) {

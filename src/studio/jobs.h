@@ -46,6 +46,8 @@ typedef struct kn_new_job {
 typedef enum kn_key_state { KN_KEY_NEW, KN_KEY_REPLAYED, KN_KEY_REUSED } kn_key_state;
 bool kn_jobs_find_key(kn_store *s, const char *route, const char *key, const kn_sha256 *body, kn_key_state *ret,
                       kn_id *ret_job, kn_error *err);
+bool kn_jobs_add_key(kn_store *s, const char *route, const char *key, const kn_sha256 *body, const kn_id *id,
+                     kn_error *err);
 
 /* KN_E_RANGE: the queue is full. */
 bool kn_jobs_add(kn_store *s, const kn_new_job *job, unsigned queue_limit, kn_id *ret, kn_error *err);

@@ -1,6 +1,6 @@
 #include "studio/schema.h"
 
-enum { SCHEMA_VERSION = 2 };
+enum { SCHEMA_VERSION = 3 };
 
 /* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
  * kept as they came and were checked. */
@@ -64,6 +64,12 @@ static const char *const additions[SCHEMA_VERSION + 1] = {
     [2] = "ALTER TABLE jobs ADD COLUMN wish TEXT;"
           "CREATE TABLE upscalers (file TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL,"
           " factor INTEGER NOT NULL) STRICT;",
+    [3] = "CREATE TABLE downloads ("
+          " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+          " id TEXT NOT NULL UNIQUE, artifact TEXT NOT NULL, directory TEXT NOT NULL,"
+          " state TEXT NOT NULL CHECK (state IN ('queued','running','paused','completed','failed','cancelled')),"
+          " bytes_done INTEGER NOT NULL DEFAULT 0, error TEXT,"
+          " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;",
 };
 
 static bool run(kn_store *s, const char *sql, kn_error *err) {
@@ -75,7 +81,7 @@ static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
     bool ok = version > 0 || run(s, tables, err);
     for (int64_t v = version + 1; ok && v <= SCHEMA_VERSION; v++)
         ok = !additions[v] || run(s, additions[v], err);
-    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 2", "");
+    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 3", "");
 }
 
 bool kn_schema_prepare(kn_store *s, kn_error *err) {

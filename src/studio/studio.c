@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/date.h"
+#include "studio/fetcher.h"
 #include "studio/internal.h"
 
 enum { LINE_BYTES = 400 };
@@ -122,12 +123,14 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
         (getrandom(&boot, sizeof boot, 0) == sizeof boot || kn_fail(err, KN_E_IO, "there is no randomness")) &&
         (asprintf(&s->model_directory, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
         kn_store_open(setup->folder, setup->wait_ms, &s->store, err) && take_up(s, err) &&
-        kn_events_new(boot, &s->events, err) && kn_disk_new(s->loop, &s->disk, err) && kn_queue_new(s, &s->queue, err);
+        kn_events_new(boot, &s->events, err) && kn_disk_new(s->loop, &s->disk, err) &&
+        kn_queue_new(s, &s->queue, err) && kn_fetcher_new(s, &s->fetcher, err);
     if (!ok) {
         kn_studio_free(s);
         return kn_fail_within(err, "studio");
     }
     kn_queue_look(s->queue);
+    kn_fetcher_look(s->fetcher);
     *ret = s;
     return true;
 }
@@ -136,12 +139,14 @@ void kn_studio_free(kn_studio *s) {
     if (!s)
         return;
     kn_queue_close(s->queue);
+    kn_fetcher_close(s->fetcher);
     kn_disk_free(s->disk);                               /* finishes what it was given … */
     while (s->errands && kn_loop_turn(s->loop, 0, NULL)) /* … and all of it comes back */
         ;
     if (s->store && s->queue)
         kn_jobs_release(s->store, NULL); /* if that cannot be written, the next start does it */
     kn_queue_free(s->queue);
+    kn_fetcher_free(s->fetcher);
     kn_events_free(s->events);
     kn_store_close(s->store);
     free(s->model_directory);

@@ -7,6 +7,7 @@
  *     events.h                 what has happened, for those who watch
  *     runner.h                 who computes
  *     queue.c                  one job after the other
+ *     downloads.h fetcher.h    models on their way, one after the other
  *     api.h                    /api/v1
  *
  * The loop's thread decides; everything that touches the disk is an errand (errand.h) that the disk's thread does, one
@@ -25,7 +26,10 @@ typedef struct kn_studio_setup {
     const char *folder;      /* of its own, absolute */
     const char *models_toml; /* NULL: the user's */
     const kn_studio_runner *runner;
-    unsigned wait_ms; /* for a lock of another program on the database */
+    const char *mirror;          /* that models are downloaded from; NULL: where the catalogue says */
+    bool offline;                /* nothing is downloaded */
+    unsigned download_timeout_s; /* catalog/fetch.h; 0: as usual */
+    unsigned wait_ms;            /* for a lock of another program on the database */
     void (*log)(void *ctx, const char *line);
     void (*leave)(void *ctx); /* a client wants the service to end */
     void *ctx;

@@ -18,17 +18,31 @@ BYTES = {
     "medium": (18 << 20) + 5,
     "large": (41 << 20) + 12345,
     "huge": 128 << 20,
+    "bench": 512 << 20,
     "endless": 1 << 43,
 }
+BLOCK = 16 << 20  # of what is too large to be made at once
 
 
 @functools.cache
 def content(name):
-    return random.Random(name).randbytes(BYTES[name])
+    return random.Random(name).randbytes(min(BYTES[name], BLOCK) if name == "bench" else BYTES[name])
 
 
+def parts(name):
+    """The content in parts, for a file that repeats itself."""
+    for at in range(0, BYTES[name], len(content(name))):
+        yield content(name)[:BYTES[name] - at]
+
+
+@functools.cache
 def sha256(name):
-    return hashlib.sha256(content(name)).hexdigest() if name != "endless" else "e" * 64
+    if name == "endless":
+        return "e" * 64  # nobody has it
+    hashed = hashlib.sha256()
+    for part in parts(name):
+        hashed.update(part)
+    return hashed.hexdigest()
 
 
 def artifact(name):

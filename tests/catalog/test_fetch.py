@@ -375,8 +375,11 @@ class Words(Fetching):
             self.assertEqual(server.requests, [])
 
     def test_offline_nothing_is_asked_for(self):
-        result = self.fetch("small", None, "--offline", before=("strace", "-f", "-qq", "-e", "trace=socket", "-o",
-                                                                 str(self.root / "trace")))
+        if subprocess.run(["strace", "-f", "-e", "trace=none", "true"], capture_output=True, check=False).returncode:
+            self.skipTest("strace is not permitted here")
+        traced = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}  # not under a tracer
+        result = self.fetch("small", None, "--offline", env=traced,
+                            before=("strace", "-f", "-qq", "-e", "trace=socket", "-o", str(self.root / "trace")))
         self.assert_refused("small", result, "offline", code=INVALID)
         self.assertNotIn("AF_INET", (self.root / "trace").read_text())
 

@@ -86,5 +86,5 @@ class Document:
 
     def check_event(self, kind, data):
         family = kind.split(".")[0]
-        name = EVENTS.get(kind) or {"job": "Job", "gallery": "GalleryItem"}[family]
+        name = EVENTS.get(kind) or {"job": "Job", "gallery": "GalleryItem", "download": "Download"}[family]
         self.validate({"$ref": f"#/components/schemas/{name}"}, data)

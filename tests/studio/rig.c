@@ -1,6 +1,6 @@
 /* The studio on a port of its own, with a runner that draws nothing: for tests that speak to /api/v1 over the network.
  *
- *     studio-rig FOLDER TOKEN
+ *     studio-rig FOLDER TOKEN [MIRROR]
  *
  * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. What becomes
  * of a picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
@@ -275,7 +275,7 @@ static void log_line(void *ctx, const char *line) {
     fprintf(stderr, "rig: %s\n", line);
 }
 
-static bool run(kn_http *http, const char *folder, const char *token, kn_error *err) {
+static bool run(kn_http *http, const char *folder, const char *token, const char *mirror, kn_error *err) {
     const kn_studio_runner runner = { .backend = "cpu",
                                       .device = "a rig",
                                       .formats = (1u << KN_PICTURE_FORMATS) - 1,
@@ -291,6 +291,9 @@ static bool run(kn_http *http, const char *folder, const char *token, kn_error *
                                     .folder = folder,
                                     .models_toml = "/dev/null",
                                     .runner = &runner,
+                                    .mirror = mirror,
+                                    .offline = !mirror,
+                                    .download_timeout_s = 2,
                                     .wait_ms = 100,
                                     .log = log_line,
                                     .leave = leave };
@@ -318,10 +321,10 @@ static bool run(kn_http *http, const char *folder, const char *token, kn_error *
 int main(int argc, char **argv) {
     kn_error err = { 0 };
     kn_http *http = NULL;
-    if (argc != 3)
+    if (argc != 3 && argc != 4)
         return 2;
     bool ok = kn_loop_new(NULL, NULL, &own.loop, &err) && kn_http_new(own.loop, &http, &err) &&
-              run(http, argv[1], argv[2], &err);
+              run(http, argv[1], argv[2], argv[3], &err);
     if (!ok)
         fprintf(stderr, "rig: %s\n", err.text);
     kn_loop_timer_stop(&picture.timer);

@@ -49,14 +49,15 @@ class Event:
 class Rig:
     """A folder with a studio that can be ended and begun again."""
 
-    def __init__(self, within=None):
+    def __init__(self, within=None, mirror=None):
+        self.mirror = mirror
         self.folder = tempfile.mkdtemp(prefix="kuno-studio-", dir=within)
         self.process = None
         self.begin()
 
     def begin(self):
         with open(os.path.join(self.folder, "log"), "a") as log:
-            command = [PROGRAM, os.path.join(self.folder, "studio"), TOKEN]
+            command = [PROGRAM, os.path.join(self.folder, "studio"), TOKEN, *([self.mirror] if self.mirror else [])]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.process.stdout as stream:
             line = stream.readline()

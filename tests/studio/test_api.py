@@ -528,11 +528,13 @@ class Service(Api):
         self.problem(self.rig.post("/models/scan", {"directory": "relative"}), 422)
         self.problem(self.rig.post("/models/scan", {"directory": "/nonsense"}), 404)
 
-    def test_downloads_are_none(self):
-        self.assertEqual(self.rig.get("/catalog").json, {"items": []})
+    def test_offline_nothing_is_downloaded(self):
+        self.assertEqual(self.rig.get("/catalog").status, 200)
         self.assertEqual(self.rig.get("/downloads").json, {"items": [], "next_cursor": None})
         self.problem(self.rig.post("/downloads", {"artifact": "x", "accept_license": True}), 404)
         self.problem(self.rig.post("/downloads", {"artifact": "x"}), 422)
+        refused = self.problem(self.rig.post("/downloads", {"artifact": "small", "accept_license": True}), 409)
+        self.assertEqual(refused["code"], "offline")
         none = "/downloads/dl_0123456789abcdefghjkmnpqrs"
         for method, path in (("GET", none), ("DELETE", none), *(("POST", f"{none}/{do}") for do in CONTROLS)):
             self.problem(self.rig.ask(method, path), 404)

@@ -164,6 +164,8 @@ static void refuses_a_catalogue_that_is_not_as_it_should_be(void **state) {
         { FRONT "\"artifacts\":[" ARTIFACT("a/b.gguf", "vae", "99999999999999") "]" BACK, "bytes" },
         { FRONT "\"artifacts\":[" ARTIFACT("a", "vae", "7") "," ARTIFACT("a", "vae", "7") "]" BACK, "twice" },
         { FRONT "\"artifacts\":[]" BACK, "no artifact 'x'" },
+        { FRONT "\"artifacts\":[],\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"artifacts\":[\"x y\"]}]}",
+          "characters" },
         { FRONT "\"artifacts\":[]}", "missing" },
         { "{\"base\":\"http://a.b\"}", "no plain https address" },
         { "{\"url\":\"https://a.b\"}", "unknown key" },

@@ -259,9 +259,12 @@ static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
     assert_true(read_text("{\"state_dir\": \"/s\"}", &c, &err));
     assert_int_equal(c.studio.len, 0);
     kn_config_free(&c);
-    assert_true(read_text("{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"[::1]:4000\", \"models\": \"/m.toml\", "
-                          "\"isolation\": \"required\"}}",
-                          &c, &err));
+    assert_true(
+        read_text("{\"state_dir\": \"/s\", \"studio\": {\"listen\": \"[::1]:4000\", \"models\": \"/m.toml\", "
+                  "\"isolation\": \"required\", \"mirror\": \"https://models.example.org\", \"offline\": true}}",
+                  &c, &err));
+    assert_string_equal(c.mirror, "https://models.example.org");
+    assert_true(c.offline);
     assert_string_equal(kn_address_print(&c.studio).text, "[::1]:4000");
     assert_string_equal(c.studio_models, "/m.toml");
     assert_true(c.studio_isolated);
@@ -273,6 +276,8 @@ static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
           "studio.listen: port 11432 is also that of control; all ports must differ" },
         { "{\"studio\": {\"models\": \"m.toml\"}}",
           "studio.models: 'm.toml' is not an absolute path, which begins with '/'" },
+        { "{\"studio\": {\"mirror\": \"ftp://models.example.org\"}}",
+          "studio.mirror: 'ftp://models.example.org' is not like https://models.example.org" },
         { "{\"studio\": {\"isolation\": \"none\"}}",
           "studio.isolation: 'none' is not known; known: best-effort, required" },
     };
