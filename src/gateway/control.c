@@ -14,7 +14,7 @@
 
 enum {
     BODY_MAX = 64 << 10,
-    REASON_BYTES = 4 * 200,
+    REASON_MAX = 200, /* characters */
     WAIT_MAX_MS = 60 * 1000,
     PAGE_MAX = 500,
     PAGE_USUAL = 100,
@@ -226,7 +226,7 @@ static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer) {
     kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
     for (int key; kn_form_next(&f, &key);) {
         if (key == REASON)
-            kn_form_text(&f, 0, REASON_BYTES, &reason);
+            kn_form_prose(&f, 0, REASON_MAX, &reason);
         else
             kn_form_u64(&f, 0, WAIT_MAX_MS, wait_ms);
     }

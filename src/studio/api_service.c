@@ -139,10 +139,10 @@ static bool work_change_settings(kn_visit *v, kn_store *s, kn_error *err) {
     kn_studio_settings settings;
     if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
         return false;
-    bool ok = is_current(v, &settings);
-    if (ok && !kn_studio_settings_patch(&settings, v->body.data, v->body.len, &v->pointer, err))
-        ok = kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
-    ok = ok && kn_studio_settings_save(s, &settings, err) && show_settings(v, &settings, err);
+    bool ok = kn_studio_settings_patch(&settings, v->body.data, v->body.len, &v->pointer, err) ||
+              kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
+    ok = ok && is_current(v, &settings) && kn_studio_settings_save(s, &settings, err) &&
+         show_settings(v, &settings, err);
     kn_studio_settings_free(&settings);
     return ok;
 }

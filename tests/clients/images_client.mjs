@@ -1,6 +1,6 @@
-// The package `openai` for JavaScript draws and edits: images_client.mjs BASE SLOW LONG, with OPENAI_API_KEY. SLOW and LONG
-// are prompts that take their time, LONG until nobody waits any more. The pictures to edit come from standard input:
-// three files in base64, one in a line, the last of them the mask.
+// The package `openai` for JavaScript draws and edits: images_client.mjs BASE SLOW LONG, with OPENAI_API_KEY. SLOW and
+// LONG are prompts that take their time, LONG until nobody waits any more. The pictures to edit come from standard
+// input: three files in base64, one in a line, the last of them the mask.
 import fs from 'node:fs';
 import OpenAI, { toFile } from 'openai';
 import { all, error, tell } from './steps.mjs';

@@ -1,6 +1,6 @@
-"""Odd and hostile pictures, requests and names (tests/golden/image, tests/golden/requests) through every API of the studio:
-each has its stated result, and the service stays up. As people run it: `kuno serve` with its own image worker and the
-built-in model."""
+"""Odd and hostile pictures, requests and names (tests/golden/image, tests/golden/requests) through every API of the
+studio: each has its stated result, and the service stays up. As people run it: `kuno serve` with its own image worker
+and the built-in model."""
 
 import base64
 import json

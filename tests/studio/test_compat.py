@@ -382,6 +382,8 @@ class A1111(Compat):
         self.assertIsInstance(json.loads(answer["info"]), dict)
 
     def test_another_model_is_chosen_in_the_studio(self):
+        for name, status in (("png", 200), (None, 200), ("jpg", 400), ("webp", 400), ("gif", 400), (5, 400)):
+            self.assertEqual(self.send("POST", "/sdapi/v1/options", {"samples_format": name}).status, status, name)
         for name, code in (("nobody", "model_unknown"), ("No such!", "model_unknown"), ("demo", "model_fixed")):
             answer = self.send("POST", "/sdapi/v1/options", {"sd_model_checkpoint": name})
             self.assertEqual((answer.status, answer["error"]), (400, code))

@@ -1,5 +1,5 @@
-"""The official packages of OpenAI draw and edit through the studio, in front of the rig and of `kuno serve` with a small
-model that edits. scripts/install-clients brings them."""
+"""The official packages of OpenAI draw and edit through the studio, in front of the rig and of `kuno serve` with a
+small model that edits. scripts/install-clients brings them."""
 
 import base64
 import json

@@ -129,13 +129,19 @@ void kn_a1111_options(kn_exchange *x, kn_span body) {
 /* ---- another model ---- */
 
 static bool read_options(kn_visit *v, kn_order *o, kn_error *err) {
-    static const char *const keys[] = { "sd_model_checkpoint" };
+    enum { CHECKPOINT, FORMAT };
+    static const char *const keys[] = { [CHECKPOINT] = "sd_model_checkpoint", [FORMAT] = "samples_format" };
     kn_json_reader j;
     kn_form f;
     kn_order_open(&f, &j, v, (kn_json_text){ v->body.data, v->body.len }, keys, KN_COUNT(keys), err);
-    for (int key; kn_form_next(&f, &key);)
-        if (!kn_form_null(&f))
+    for (int key; kn_form_next(&f, &key);) {
+        if (kn_form_null(&f))
+            continue;
+        if (key == CHECKPOINT)
             kn_order_take_profile(&f, o);
+        else
+            kn_order_take_format(&f, o);
+    }
     return kn_form_finish(&f);
 }
 
@@ -145,7 +151,11 @@ static bool work_set_options(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     kn_order_init(&o);
     if (!read_options(v, &o, err))
-        return kn_visit_deny(v, 400, "model_unknown", "There is no such model", NULL);
+        return kn_visit_deny(v, 400, err->code == KN_E_NOT_FOUND ? "model_unknown" : "option_invalid",
+                             "An option is not as it should be", NULL);
+    if (o.format != KN_PICTURE_PNG)
+        return kn_visit_deny(v, 400, "option_fixed", "Pictures are PNG files unless an order says something else",
+                             "override_settings of an order may have samples_format");
     if (!o.profile[0])
         return true;
     if (!kn_prepare_machine(v->studio, s, &p, err))
