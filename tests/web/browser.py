@@ -55,7 +55,8 @@ class BrowserCase(unittest.TestCase):
         cls.addClassCleanup(cls.browser.close)
 
     @contextlib.contextmanager
-    def visit(self, rig, width=1280, height=860, scheme="light", enter=True, guide=False, may_complain=False, **more):
+    def visit(self, rig, width=1280, height=860, scheme="light", enter=True, guide=False, may_complain=False,
+              start="/", **more):
         """A page in front of a service; whatever it should not have done fails the test when it is left."""
         origin = f"http://127.0.0.1:{rig.port}"
         context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme,
@@ -79,7 +80,7 @@ class BrowserCase(unittest.TestCase):
         if not guide:
             rig.ask("PATCH", "/settings", {"ui": {"guide_seen": True}})
         try:
-            page.goto("/")
+            page.goto(start)
             if enter:
                 page.fill("#token", TOKEN)
                 page.keyboard.press("Enter")

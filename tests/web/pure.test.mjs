@@ -34,7 +34,8 @@ test("a draft becomes a request and a request the same draft", () => {
     const [a, b, mask] = ["a", "b", "c"].map((letter) => letter.repeat(64));
     const known = new Map([a, b, mask].map((id) => [id, { id, name: "x", width: 64, height: 64 }]));
     const requests = [
-        { prompt: "x", seed: "9007199254740993", batch: 4, preset: "quality", size: { mode: "auto", aspect_ratio: "3:2" } },
+        { prompt: "x", seed: "9007199254740993", batch: 4, preset: "quality" },
+        { prompt: "x", size: { mode: "auto", aspect_ratio: "3:2" } },
         { prompt: "x", size: { mode: "custom", width: 640, height: 480 }, sampler: "heun" },
         { prompt: "x", inputs: [{ input_id: a, role: "reference" }, { input_id: b, role: "reference" }] },
         { prompt: "x", inputs: [{ input_id: b, role: "source" }, { input_id: a, role: "reference" },

@@ -30,7 +30,7 @@ def draw_all(rig):
 
 class Pictures(BrowserCase):
     def test_two_pictures_are_dropped_ordered_and_worked_from(self):
-        """The built-in model sees no pictures; a stand-in for one that does draws nothing, but says what it was asked."""
+        # The built-in model sees no pictures; the rig's draws nothing, but says what it was asked.
         with Rig() as rig:
             rig.edit_by_default()
             with self.visit(rig) as page:
@@ -141,7 +141,8 @@ class Pictures(BrowserCase):
 
     def test_settings_of_a_picture_are_used_again_and_it_is_enlarged(self):
         with Serve() as rig:
-            rig.ended(rig.job("A red apple.", seed="9007199254740993", size={"mode": "custom", "width": 96, "height": 64}))
+            wish = {"seed": "9007199254740993", "size": {"mode": "custom", "width": 96, "height": 64}}
+            rig.ended(rig.job("A red apple.", **wish))
             with self.visit(rig) as page:
                 open_screen(page, "gallery")
                 page.locator(".cell a").first.click()
