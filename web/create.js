@@ -2,7 +2,7 @@
 
 import { order } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { changedPicture, draftOf, emptyDraft, keepDraft, keptDraft, requestOf, SHAPES } from "./draft.js";
+import { changedPicture, draftOf, emptyDraft, hasFixedSize, keepDraft, keptDraft, requestOf, SHAPES } from "./draft.js";
 import { bytes, duration, isSeed, ratio, size } from "./format.js";
 import { ACCEPT, contentOf, filesOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
 import { planOf } from "./plan.js";
@@ -400,7 +400,9 @@ export function open(place, detail, header) {
             ? null
             : select(sizes, draft.sizeMode, (value) => editAll("sizeMode", value));
         parts.samplers = select(samplers, draft.sampler, (value) => edit("sampler", value));
-        parts.factors = select(factors, String(draft.factor), (value) => editAll("factor", Number(value)));
+        parts.factors = hasFixedSize(draft)
+            ? null
+            : select(factors, String(draft.factor), (value) => editAll("factor", Number(value)));
         parts.more = el(
             "details",
             { class: "advanced", open: Boolean(parts.more?.open), ontoggle: probe },
@@ -420,16 +422,17 @@ export function open(place, detail, header) {
                     field(t("create.width"), side("width")),
                     field(t("create.height"), side("height")),
                 ),
-            el(
-                "div",
-                { class: "pair" },
-                field(t("create.enlarge"), parts.factors),
-                draft.factor > 0 &&
-                    field(
-                        t("create.upscaler"),
-                        select(upscalers, draft.upscaler, (value) => edit("upscaler", value)),
-                    ),
-            ),
+            parts.factors &&
+                el(
+                    "div",
+                    { class: "pair" },
+                    field(t("create.enlarge"), parts.factors),
+                    draft.factor > 0 &&
+                        field(
+                            t("create.upscaler"),
+                            select(upscalers, draft.upscaler, (value) => edit("upscaler", value)),
+                        ),
+                ),
             field(t("create.negative"), negative, { hint: t("create.negative_hint") }),
             formats.length > 1 &&
                 el(
@@ -548,6 +551,7 @@ export function open(place, detail, header) {
     async function probe() {
         const own = planning,
             open = parts.more.open;
+        if (!verdict) return;
         for (const [group, name] of [
             [parts.presets, "preset"],
             [parts.shapes, "shape"],

@@ -66,6 +66,11 @@ function outputOf(draft) {
     return Object.keys(output).length ? output : null;
 }
 
+// Whether it is said to the pixel how large the result is: then it is not enlarged beyond that.
+export function hasFixedSize(draft) {
+    return changedPicture(draft) !== null || draft.sizeMode === "custom" || draft.sizeMode === "source";
+}
+
 // The job's request: what is left at its usual is not said.
 export function requestOf(draft) {
     const inputs = inputsOf(draft),
@@ -86,9 +91,10 @@ export function requestOf(draft) {
         ...(isSeed(draft.seed) && { seed: draft.seed }),
         ...(draft.batch > 1 && { batch: draft.batch }),
         ...(draft.sampler && { sampler: draft.sampler }),
-        ...(draft.factor > 0 && {
-            upscale: { factor: draft.factor, ...(draft.upscaler && { upscaler: draft.upscaler }) },
-        }),
+        ...(draft.factor > 0 &&
+            !hasFixedSize(draft) && {
+                upscale: { factor: draft.factor, ...(draft.upscaler && { upscaler: draft.upscaler }) },
+            }),
         ...(output && { output }),
     };
 }

@@ -126,7 +126,7 @@ export default {
     "plan.steps.one": "1 step",
     "plan.steps.other": "{n} steps",
     "plan.time": "about {time}",
-    "plan.unmeasured": "time not measured here yet",
+    "plan.unmeasured": "time not known yet",
     "plan.memory": "needs {needs} of {most} memory",
     "plan.needs": "needs {needs} of memory",
     "plan.drawn": "drawn at {size}",

@@ -94,8 +94,14 @@ export function makeGrid({ make, show, picture, near, label }) {
         set(n) {
             count = n;
             seen = "";
-            for (const cell of cells.values()) spare.push(cell);
-            cells.clear();
+            for (const [i, cell] of cells) {
+                if (i < n) {
+                    show(cell, i);
+                } else {
+                    cells.delete(i);
+                    spare.push(cell);
+                }
+            }
             soon();
         },
         // More have come behind the last.

@@ -44,6 +44,7 @@ export function filesOf(transfer) {
 
 // The settings that a picture file carries; null: none, or this version cannot look.
 export async function inspect(file) {
+    if (!TYPES.includes(file.type)) return null;
     try {
         const found = await call("POST", "recipes/inspect", { body: file, type: file.type });
         return found.recipe ? found : null;

@@ -9,7 +9,7 @@ const plural = new Intl.PluralRules(chosen);
 
 export const language = chosen;
 
-// t("queue.position", { n: 2 }): {n} in the text becomes 2. With a number `n`, "KEY.one", "KEY.other" come first.
+// t("job.waits", { n: 2 }): {n} in the text becomes 2. With a number `n`, "KEY.one", "KEY.other" come first.
 export function t(key, values = {}) {
     const counted = typeof values.n === "number" ? texts[`${key}.${plural.select(values.n)}`] : undefined;
     return (counted ?? texts[key] ?? key).replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);

@@ -26,8 +26,8 @@ except ImportError:
 
 WATCH = """addEventListener("securitypolicyviolation",
     (event) => console.error(`CSP ${event.violatedDirective} ${event.blockedURI}`));"""
-# What a browser itself says about a service that is gone for a moment.
-GONE = re.compile(r"Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY_RESPONSE|ERR_NETWORK")
+# What a browser itself says about a service that is gone for a moment, or refuses what was asked.
+COMPLAINT = re.compile(r"Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY_RESPONSE|ERR_NETWORK")
 
 
 def why_not():
@@ -55,7 +55,8 @@ class BrowserCase(unittest.TestCase):
         cls.addClassCleanup(cls.browser.close)
 
     @contextlib.contextmanager
-    def visit(self, rig, width=1280, height=860, scheme="light", enter=True, guide=False, may_be_gone=False, **more):
+    def visit(self, rig, width=1280, height=860, scheme="light", enter=True, guide=False, may_complain=False,
+              start="/", **more):
         """A page in front of a service; whatever it should not have done fails the test when it is left."""
         origin = f"http://127.0.0.1:{rig.port}"
         context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme,
@@ -66,7 +67,7 @@ class BrowserCase(unittest.TestCase):
         faults = []
 
         def spoke(message):
-            if message.type in ("error", "warning") and not (may_be_gone and GONE.search(message.text)):
+            if message.type in ("error", "warning") and not (may_complain and COMPLAINT.search(message.text)):
                 faults.append(f"console: {message.text} {message.location.get('url', '')}")
 
         def asked(request):
@@ -79,7 +80,7 @@ class BrowserCase(unittest.TestCase):
         if not guide:
             rig.ask("PATCH", "/settings", {"ui": {"guide_seen": True}})
         try:
-            page.goto("/")
+            page.goto(start)
             if enter:
                 page.fill("#token", TOKEN)
                 page.keyboard.press("Enter")

@@ -1,0 +1,163 @@
+"""What people do with pictures on the studio's page."""
+
+import unittest
+
+import tap
+from studio.rig import Rig, png
+from studio.serve import Serve
+from web.browser import BrowserCase, drop, shot, why_not
+
+if not why_not():
+    from playwright.sync_api import expect
+
+WORDS = ("A red apple.", "A small boat.", "A blue house.")
+
+
+def newest(rig):
+    return rig.get("/jobs?limit=1")["items"][0]
+
+
+def open_screen(page, name):
+    page.click(f".nav a[data-name={name}]")
+    expect(page.locator("main h1")).to_have_text(name.capitalize())
+
+
+def draw_all(rig):
+    for words in WORDS:
+        if rig.ended(rig.job(words, seed="42"))["state"] != "completed":
+            raise AssertionError(words)
+
+
+class Pictures(BrowserCase):
+    def test_two_pictures_are_dropped_ordered_and_worked_from(self):
+        # The built-in model sees no pictures; the rig's draws nothing, but says what it was asked.
+        with Rig() as rig:
+            rig.edit_by_default()
+            with self.visit(rig) as page:
+                first, second = png(64, 48, 10), png(48, 64, 250)
+                drop(page, ".composer", ("first.png", first), ("second.png", second))
+                cards = page.locator(".picture")
+                expect(cards).to_have_count(2)
+                expect(cards.nth(0).locator("img")).to_have_attribute("alt", "first.png")
+                cards.nth(1).get_by_role("button", name="Move before").click()
+                expect(cards.nth(0).locator("img")).to_have_attribute("alt", "second.png")
+                page.fill("textarea >> nth=0", "Both of them.")
+                expect(page.locator(".plan")).to_contain_text("Edit")
+                shot(page, "edit")
+                page.click("button[type=submit]")
+                expect(page.locator(".stage figure img")).to_be_visible()
+                job = newest(rig)
+                self.assertEqual(job["kind"], "edit")
+                wanted = [{"input_id": rig.upload(one), "role": "reference"} for one in (second, first)]
+                self.assertEqual(job["request"]["inputs"], wanted)
+
+    def test_an_area_is_painted_and_drawn_anew(self):
+        with Serve() as rig:
+            draw_all(rig)
+            with self.visit(rig) as page:
+                open_screen(page, "gallery")
+                page.locator(".cell a").first.click()
+                page.click("text=Work from it")
+                expect(page.locator(".picture")).to_have_count(1)
+                # Alone it says nothing to a model that changes parts only.
+                page.fill("textarea >> nth=0", "A red apple.")
+                expect(page.locator("button[type=submit]")).to_be_disabled()
+                page.click("[aria-label='Paint an area']")
+                box = page.locator("canvas.paper").bounding_box()
+                x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+                page.mouse.move(x - 40, y)
+                page.mouse.down()
+                page.mouse.move(x + 40, y + 20, steps=5)
+                page.mouse.up()
+                shot(page, "mask")
+                page.click("[aria-label=Undo]")
+                expect(page.locator("[aria-label=Undo]")).to_be_disabled()
+                page.click("[aria-label=Redo]")
+                page.click(".editor >> text=Use")
+                expect(page.locator(".plan")).to_contain_text("Inpaint")
+                page.click("button[type=submit]")
+                expect(page.locator(".stage figure img")).to_be_visible()
+                shot(page, "inpaint")
+                job = newest(rig)
+                self.assertEqual((job["kind"], job["state"]), ("inpaint", "completed"))
+                self.assertEqual([one["role"] for one in job["request"]["inputs"]], ["source", "mask"])
+                facts = [rig.get(f"/inputs/{one['input_id']}") for one in job["request"]["inputs"]]
+                self.assertEqual(*((one["width"], one["height"]) for one in facts))
+
+    def test_a_picture_is_extended_as_the_planner_allows(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            drop(page, ".composer", ("small.png", png(64, 64)))
+            page.fill("textarea >> nth=0", "A boat.")
+            page.click("[aria-label=Extend]")
+            page.fill("label:has-text('Right') + input", "32")
+            page.keyboard.press("Tab")
+            expect(page.locator(".editor [role=status]")).to_have_text("becomes 96 × 64")
+            page.fill("label:has-text('Right') + input", "8192")
+            page.keyboard.press("Tab")
+            expect(page.locator(".editor .bad")).to_be_visible()
+            expect(page.locator(".editor .primary")).to_be_disabled()
+            page.fill("label:has-text('Right') + input", "32")
+            page.keyboard.press("Tab")
+            page.click(".editor >> text=Use")
+            expect(page.locator(".plan")).to_contain_text("Outpaint")
+
+    def test_pictures_are_found_compared_deleted_and_had_back(self):
+        with Serve() as rig:
+            draw_all(rig)
+            with self.visit(rig) as page:
+                open_screen(page, "gallery")
+                cells = page.locator(".cell:not([hidden])")
+                expect(cells).to_have_count(3)
+                page.fill("[type=search]", "boat")
+                expect(cells).to_have_count(1)
+                cells.first.hover()
+                cells.first.locator(".star").click()
+                page.fill("[type=search]", "")
+                expect(cells).to_have_count(3)
+                page.click("text=Favourites")
+                expect(cells).to_have_count(1)
+                page.click("text=Favourites")
+                expect(cells).to_have_count(3)
+                page.click("text=Compare")
+                cells.nth(0).locator("a").click()
+                cells.nth(1).locator("a").click()
+                page.click("text=Compare them")
+                slider = page.get_by_role("slider")
+                slider.focus()
+                page.keyboard.press("Home")
+                self.assertEqual(page.locator(".compare").evaluate("(one) => one.style.getPropertyValue('--at')"), "0%")
+                shot(page, "compare")
+                page.keyboard.press("Escape")
+                page.click(".choosing [aria-label=Cancel]")
+                cells.nth(0).locator("a").click()
+                expect(page.locator(".viewer")).to_contain_text(WORDS[2])
+                shot(page, "viewer")
+                page.click(".viewer [aria-label=Delete]")
+                page.keyboard.press("Escape")
+                expect(cells).to_have_count(2)
+                page.click("text=Undo")
+                expect(cells).to_have_count(3)
+                self.assertEqual(len(rig.get("/gallery")["items"]), 3)
+
+    def test_settings_of_a_picture_are_used_again_and_it_is_enlarged(self):
+        with Serve() as rig:
+            wish = {"seed": "9007199254740993", "size": {"mode": "custom", "width": 96, "height": 64}}
+            rig.ended(rig.job("A red apple.", **wish))
+            with self.visit(rig) as page:
+                open_screen(page, "gallery")
+                page.locator(".cell a").first.click()
+                page.click(".viewer >> text=Enlarge")
+                page.click("dialog >> nth=-1 >> .primary")
+                page.click(".viewer >> text=Use these settings")
+                expect(page.locator("main h1")).to_have_text("Create")
+                expect(page.locator("textarea >> nth=0")).to_have_value("A red apple.")
+                page.click("text=More options")
+                expect(page.locator("input[placeholder=random]")).to_have_value("9007199254740993")
+                expect(page.locator(".plan")).to_contain_text("96 × 64")
+                job = newest(rig)
+                self.assertEqual(job["kind"], "upscale")
+                result = rig.ended(job["id"])["results"][0]
+                self.assertEqual((result["width"], result["height"]), (192, 128))
+
+
+tap.main()
