@@ -100,9 +100,11 @@ static void read_path(kn_form *f, size_t max, char **ret) {
     if (!kn_form_text(f, 1, max, &text))
         return;
     char *path = strndup(text.data, text.len);
-    if (!path)
+    if (!path) {
         kn_form_fail(f, KN_E_NOMEM, "not enough memory for a path");
-    else if (path[0] != '/')
+        return;
+    }
+    if (path[0] != '/')
         kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path, which begins with '/'", kn_quote_path(path).text);
     else if (has_dots(path))
         kn_form_fail(f, KN_E_USAGE, "'%s' has a part '.' or '..'; write the whole path", kn_quote_path(path).text);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 bool kn_trouble_note(kn_trouble *t, bool ok, const kn_error *why) {
-    char line[sizeof why->text + 100];
+    char line[sizeof((kn_error){ 0 }.text) + 100];
     if (atomic_exchange(&t->lasts, !ok) == !ok || !t->log)
         return ok;
     if (ok)

@@ -204,6 +204,7 @@ class Server:
                   "control": f"127.0.0.1:{self.control}", "state_dir": str(self.state), **keys}
         (case.folder / "config.json").write_text(json.dumps(config))
         self.log = (case.folder / "log").open("ab+")
+        self.told_before = self.text().count("answer")  # by an earlier server
         kept = {name: os.environ[name] for name in os.environ if name == "PATH" or name.endswith("SAN_OPTIONS")}
         self.process = subprocess.Popen(
             [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
@@ -212,9 +213,10 @@ class Server:
         case.addCleanup(self.kill)
 
     def wait_ready(self):
-        """It listens, and has looked whether there is an Ollama."""
-        wait_until(lambda: self.process.poll() is not None or (self.accepts(self.listen) and "answer" in self.text()),
-                   "the server")
+        """It listens, and has said whether there is an Ollama, which is its last word at a start."""
+        def ready():
+            return self.accepts(self.listen) and self.text().count("answer") > self.told_before
+        wait_until(lambda: self.process.poll() is not None or ready(), "the server")
         assert self.process.poll() is None, self.text()
         return self
 
@@ -225,6 +227,10 @@ class Server:
 
     def text(self):
         return (self.folder / "log").read_text()
+
+    def wait_said(self, words):
+        """Its log has a thread of its own, and may come a little later than its answers."""
+        wait_until(lambda: words in self.text(), words)
 
     def kill(self):
         if self.process.poll() is None:

@@ -266,7 +266,7 @@ class Running(Pictures, Case):
         self.assertEqual(self.code(answer()), (502, "image_worker_failed"))
         server.wait_idle()
         self.assertEqual((server.admission()["state"], server.generate()[0]), ("open", 200))
-        self.assertIn("a picture was not drawn: image_worker_failed", server.text())
+        server.wait_said("a picture was not drawn: image_worker_failed")
 
     def test_deadline(self):
         """a_picture_that_takes_longer_than_it_may_is_ended"""

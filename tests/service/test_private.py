@@ -111,8 +111,9 @@ class Canaries(Case):
             statuses.append(server.ask(method, target, text, None, {**fields, **more}, port)[0])
             return statuses[-1]
         for port in server.control, server.listen:
-            target = f"/kuno/v1/images/generate?{c['url']}"
+            target = "/kuno/v1/images/generate"
             self.assertEqual(send(port, "POST", target, recipe), 200)
+            self.assertEqual(send(port, "POST", f"{target}?{c['url']}", recipe), 400)
             edit = {**recipe, "workflow": "qwen-image-2.1-edit/v1"}
             for body in ({**edit, "reference_images": [image]}, {**edit, "reference_images": [f"/{c['file']}.png"]},
                          {**recipe, c["key"]: 1}, {**recipe, "workflow": c["model"]}, {**recipe, "model": c["model"]},
