@@ -345,7 +345,7 @@ static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *he
 
 static void cancel(void *ctx) {
     kn_image_runner *r = ctx;
-    if (!r->task || r->cancelled)
+    if (!r->task || r->cancelled || r->closing) /* what is freed stands last in the loop's line */
         return;
     r->cancelled = true;
     if (r->turn.state == KN_TURN_READY) {

@@ -159,6 +159,6 @@ class Ends:
         """Everything until now."""
         blend = self.rig.get("/settings")["upscale_blend"]
         self.rig.ask("PATCH", "/settings", {"upscale_blend": 0.5 if blend != 0.5 else 0.25})
-        if not self.done.wait(PATIENCE):
+        if not self.done.wait(5 * PATIENCE):  # each is held against its description
             raise AssertionError("the events do not come to an end")
         return self.ends
