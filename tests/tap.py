@@ -1,11 +1,15 @@
 """Runs the unittest cases of a script and prints them as TAP, so that scripts/run-tests counts each of them.
 
 A test's first docstring line, or its name in words, is the promise that it keeps. Use: `import tap` … `tap.main()`.
+A script of which nothing could be run does not end as if it had succeeded.
 """
 
 import sys
 import traceback
 import unittest
+
+
+NOTHING_WAS_RUN = 77  # an exit status that Meson shows as a skip
 
 
 class TapResult(unittest.TestResult):
@@ -17,6 +21,7 @@ class TapResult(unittest.TestResult):
         self.say("ok", test)
 
     def addSkip(self, test, reason):
+        super().addSkip(test, reason)
         self.say("ok", test, f" # SKIP {reason}")
 
     def addFailure(self, test, err):
@@ -33,4 +38,6 @@ def main():
     print(f"1..{suite.countTestCases()}", flush=True)
     result = TapResult()
     suite.run(result)
-    sys.exit(0 if result.wasSuccessful() else 1)
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(NOTHING_WAS_RUN if len(result.skipped) == result.testsRun else 0)

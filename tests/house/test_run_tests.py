@@ -3,6 +3,8 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import subprocess
+import sys
 import unittest
 
 import tap
@@ -58,6 +60,17 @@ class Counting(unittest.TestCase):
         lines = "".join(f"not ok {i} - t{i}\n" for i in range(1, 78))
         shown = program(f"1..77\n{lines}", "SKIP", 77)
         self.assertEqual((len(shown.failed), shown.skipped), (77, []))
+
+    def test_a_script_of_which_nothing_was_run_is_a_skip_with_its_reasons(self):
+        case = "    @unittest.skip('no GPU')\n    def test_{}(self): pass\n"
+        good = "    def test_good(self): pass\n"
+        for cases, status in ((case.format("a") + case.format("b"), 77), (case.format("a") + good, 0)):
+            script = f"import tap, unittest\nclass Cases(unittest.TestCase):\n{cases}tap.main()\n"
+            ended = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(tap.__file__).parent,
+                                   capture_output=True, text=True)
+            shown = program(ended.stdout, "SKIP" if status else "OK", ended.returncode)
+            self.assertEqual((ended.returncode, shown.failed), (status, []))
+            self.assertEqual(shown.skipped[0], ("a", "no GPU"))
 
 
 tap.main()

@@ -245,4 +245,5 @@ class Trickle(Case):
             self.assertLess(time.monotonic() - start, self.WITHIN)
 
 
-tap.main()
+if __name__ == "__main__":
+    tap.main()

@@ -99,4 +99,5 @@ class Limits(unittest.TestCase):
         self.assertEqual(bench.ask(request())[0], OK)
 
 
-tap.main()
+if __name__ == "__main__":
+    tap.main()

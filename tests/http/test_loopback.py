@@ -191,4 +191,5 @@ def add_cases():
 
 
 add_cases()
-tap.main()
+if __name__ == "__main__":
+    tap.main()
