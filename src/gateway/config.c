@@ -108,7 +108,7 @@ static void read_path(kn_form *f, size_t max, char **ret) {
         kn_form_fail(f, KN_E_USAGE, "'%s' is not an absolute path, which begins with '/'", kn_quote_path(path).text);
     else if (has_dots(path))
         kn_form_fail(f, KN_E_USAGE, "'%s' has a part '.' or '..'; write the whole path", kn_quote_path(path).text);
-    if (!path || f->j->failed) {
+    if (f->j->failed) {
         free(path);
         return;
     }

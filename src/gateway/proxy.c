@@ -108,11 +108,9 @@ static void on_request(kn_exchange *x, const kn_head *head) {
     } else if (kind.class == KN_ROUTE_EXEMPT) {
         kn_forward how = how_to_forward(g);
         kn_exchange_forward(x, g->upstream, &how);
-    } else if (!g->managed) {
-        enter(r);
-    } else if (kn_admission_refuses(kn_lease_admission(g->lease), &why)) {
+    } else if (g->managed && kn_admission_refuses(kn_lease_admission(g->lease), &why)) {
         refused(&r->entry, why); /* there is no need to read its body first */
-    } else if (kn_managed_begin(r)) {
+    } else if (!g->managed || kn_managed_begin(r)) {
         enter(r);
     }
 }
