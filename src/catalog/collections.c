@@ -22,11 +22,10 @@ static bool take_text(kn_form *f, size_t max, char **ret) {
     kn_json_text text;
     if (!kn_form_text(f, 1, max, &text))
         return false;
-    char *copy = strndup(text.data, text.len);
-    if (!copy)
-        return kn_form_fail(f, KN_E_NOMEM, "not enough memory");
-    *ret = copy;
-    return true;
+    *ret = strndup(text.data, text.len);
+    if (!*ret)
+        kn_form_fail(f, KN_E_NOMEM, "not enough memory");
+    return *ret;
 }
 
 /* Nothing but these characters, and none of `.-_` in front: it may become a part of a path and of an address. */
