@@ -9,7 +9,7 @@
 typedef struct page_file {
     const char *name, *data, *end;
 } page_file;
-extern const page_file kn_page_files[], kn_page_files_end[];
+extern const page_file kn_page_files[];               /* behind the last: one without a name */
 extern const char kn_page_text[], kn_page_text_end[]; /* of all of them, one after the other */
 
 /* Nothing but our own files, no script in the text of the page, nothing made of text, nobody's frame. */
@@ -36,8 +36,13 @@ static const char *type_of(const char *name) {
     return "application/octet-stream";
 }
 
+static kn_span between(const char *from, const char *to) {
+    return (kn_span){ from, (size_t)(to - from) };
+}
+
 bool kn_page_open(kn_page *ret, kn_error *err) {
-    return kn_sha256_of(kn_page_text, (size_t)(kn_page_text_end - kn_page_text), &ret->version, err);
+    const kn_span all = between(kn_page_text, kn_page_text_end);
+    return kn_sha256_of(all.data, all.len, &ret->version, err);
 }
 
 /* "/" is index.html, "/web/NAME" any of them. */
@@ -48,7 +53,7 @@ static const page_file *file_of(kn_span path) {
         path = kn_span_of("/web/index.html");
     if (path.len <= len || memcmp(path.data, folder, len) != 0)
         return NULL;
-    for (const page_file *f = kn_page_files; f < kn_page_files_end; f++)
+    for (const page_file *f = kn_page_files; f->name; f++)
         if (kn_span_is((kn_span){ path.data + len, path.len - len }, f->name))
             return f;
     return NULL;
