@@ -125,6 +125,7 @@ static void back_take(kn_errand *e) {
     if (!e->ok)
         kn_studio_log(f->studio, "studio: the next download cannot be found: %s", e->err.text);
     if (!e->ok || !f->row) {
+        kn_download_work_free(&f->work);
         look_again(f);
         return;
     }
