@@ -45,7 +45,7 @@ class BrowserCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if why_not():
-            raise unittest.SkipTest(why_not())
+            return
         SHOTS.mkdir(parents=True, exist_ok=True)
         expect.set_options(timeout=PATIENCE_MS)
         driver = sync_playwright().start()
@@ -53,6 +53,10 @@ class BrowserCase(unittest.TestCase):
         # Shared memory is small in many containers.
         cls.browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--disable-dev-shm-usage"])
         cls.addClassCleanup(cls.browser.close)
+
+    def setUp(self):
+        if why_not():
+            self.skipTest(why_not())
 
     @contextlib.contextmanager
     def visit(self, rig, width=1280, height=860, scheme="light", enter=True, guide=False, may_complain=False,

@@ -94,15 +94,5 @@ class Models(BrowserCase):
             page.click("dialog >> .danger")
             expect(page.locator(".model", has_text="mine")).to_have_count(0)
 
-    def test_a_link_that_is_good_for_once_opens_the_page(self):
-        with Serve() as rig:
-            code = rig.post("/session/link")["code"]
-            with self.visit(rig, enter=False, start=f"/#link={code}") as page:
-                expect(page.locator("main h1")).to_have_text("Create")
-                self.assertNotIn(code, page.url)
-            with self.visit(rig, enter=False, start=f"/#link={code}", may_complain=True) as page:
-                expect(page.locator(".toast")).to_contain_text("used already")
-                expect(page.locator("#token")).to_be_visible()
-
 
 tap.main()

@@ -98,9 +98,7 @@ class Page(BrowserCase):
             link = told.stdout.strip()
             self.assertIn("/#link=", link, told.stderr)
             for first in (True, False):
-                with self.visit(rig, enter=False, may_be_gone=True) as page:
-                    page.goto("about:blank")
-                    page.goto(link)
+                with self.visit(rig, enter=False, may_complain=True, start=link) as page:
                     expect(page.locator("main h1" if first else "#token")).to_have_count(1)
                     self.assertNotIn("link", page.url)
                     if first:
