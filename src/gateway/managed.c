@@ -115,8 +115,9 @@ static void remember_facts(kn_managed *m, const kn_digest *digest, const kn_mode
 }
 
 static void refuse_model(kn_request *r) {
+    bool embeds = r->kind.load && strcmp(r->kind.load, "/api/embed") == 0;
     if (r->x)
-        kn_refuse_model(r->x, r->kind.dialect, r->wish.model, r->kind.input);
+        kn_refuse_model(r->x, r->kind.dialect, r->wish.model, embeds);
     finish_unserved(r);
 }
 

@@ -86,10 +86,10 @@ void kn_refuse_place(kn_exchange *x, kn_dialect dialect, kn_job_refusal why) {
     reply(x, dialect, 503, rows[why].text, fields);
 }
 
-void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, kn_input input) {
+void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, bool embeds) {
     char words[KN_MODEL_NAME_MAX + 64];
-    snprintf(words, sizeof words,
-             input == KN_INPUT_INPUT ? "model \"%s\" not found, try pulling it first" : "model '%s' not found", name);
+    snprintf(words, sizeof words, embeds ? "model \"%s\" not found, try pulling it first" : "model '%s' not found",
+             name);
     json_t *text = json_string(words);
     char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
     json_decref(text);

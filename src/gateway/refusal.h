@@ -14,8 +14,9 @@ void kn_refuse_work(kn_exchange *x, kn_dialect dialect, kn_refusal why, size_t q
 /* The crew has no place for it. */
 void kn_refuse_place(kn_exchange *x, kn_dialect dialect, kn_job_refusal why);
 
-/* No catalogue has this model; in the upstream's own words, with the name that the client gave. input: of the path. */
-void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, kn_input input);
+/* No catalogue has this model; in the upstream's own words, with the name that the client gave. embeds: it was to embed
+ * something, of which the upstream speaks otherwise. */
+void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, bool embeds);
 
 /* An option would load the model in a way of which nobody knows whether it fits. */
 void kn_refuse_option(kn_exchange *x, kn_dialect dialect);

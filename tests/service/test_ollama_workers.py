@@ -99,9 +99,20 @@ class RealWorkers(unittest.TestCase):
             for model, text in direct.items():
                 self.assertEqual(self.generate(model), text)
         self.assertEqual(self.serves(), before)
-        self.assertEqual(self.ollama.ask(self.server.listen, "POST", "/api/generate", {"model": "none"})[0], 404)
-        self.assertEqual(self.serves(), {})  # what nobody knows is the upstream's
-        self.assertEqual(self.generate("kuno-tiny"), direct["kuno-tiny"])
+
+    def test_not_listed(self):
+        """a_model_that_is_not_listed_is_refused_as_ollama_refuses_it_and_no_worker_is_touched"""
+        self.generate("kuno-tiny")
+        before = self.serves()
+        for target, key in (("/api/generate", "prompt"), ("/api/chat", "messages"), ("/api/embed", "input"),
+                            ("/api/embeddings", "prompt"), ("/v1/chat/completions", "messages"),
+                            ("/v1/completions", "prompt"), ("/v1/embeddings", "input")):
+            body = {"model": "none", key: [{"role": "user", "content": "x"}] if key == "messages" else "x"}
+            direct, own = (self.ollama.ask(port, "POST", target, body) for port in (self.ports[0], self.server.listen))
+            errors = [json.loads(answer[2])["error"] for answer in (direct, own)]
+            words = [error if isinstance(error, str) else error["message"] for error in errors]
+            self.assertEqual((own[0], words[1]), (direct[0], words[0]), target)
+        self.assertEqual(self.serves(), before)
 
     def test_shared(self):
         """models_of_the_same_weights_share_a_load"""

@@ -94,9 +94,9 @@ class Routing(Workers):
         self.place(server.generate(model="tiny"))
         single, double = "model 'no\"body' not found", 'model "no\"body" not found, try pulling it first'
         for target, key, words in (("/api/generate", "prompt", single), ("/api/chat", "messages", single),
-                                   ("/api/embed", "input", double), ("/api/embeddings", "prompt", single),
+                                   ("/api/embed", "input", double), ("/api/embeddings", "prompt", double),
                                    ("/v1/chat/completions", "messages", single), ("/v1/embeddings", "input", double),
-                                   ("/v1/responses", "input", double), ("/v1/messages", "messages", single)):
+                                   ("/v1/responses", "input", single), ("/v1/messages", "messages", single)):
             status, _, body = server.ask("POST", target, {"model": 'no"body', key: ["x"]})
             error = json.loads(body)["error"]
             self.assertEqual((status, error if target.startswith("/api/") else error["message"]), (404, words), target)
