@@ -10,8 +10,8 @@ import tap
 
 KUNO = os.environ["KUNO"]
 DONE, INVALID = 0, 2
-COMMANDS = ("generate", "upscale", "inspect-models", "fetch-models", "serve", "open", "mcp", "check", "resources",
-            "bench", "image-worker")
+COMMANDS = ("generate", "upscale", "import-workflow", "inspect-models", "fetch-models", "serve", "open", "mcp", "check",
+            "resources", "bench", "image-worker")
 
 
 def kuno(*args, **options):
