@@ -81,7 +81,8 @@ export function open(place, detail, header) {
         choosing = false,
         pause = 0;
     const list = makeList((more) => {
-        fill(body, list.items.length ? grid.element : list.isComplete ? nothing() : loading());
+        if (!list.items.length) fill(body, list.isComplete ? nothing() : loading());
+        else if (grid.element.parentNode !== body) fill(body, grid.element); // else the focus in it stays
         if (more) grid.grow(list.items.length);
         else grid.set(list.items.length);
         count.textContent = list.items.length
