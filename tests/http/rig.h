@@ -140,9 +140,9 @@ static const kn_service rig_service = { .request = rig_request,
 /* A socket in the abstract namespace, whose name the kernel chooses. */
 static inline int rig_listen(kn_address *ret) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    sa_family_t family = AF_UNIX;
+    const struct sockaddr_un unnamed = { .sun_family = AF_UNIX }; /* valgrind looks beyond the length that is told */
     *ret = (kn_address){ .len = sizeof ret->storage };
-    if (fd < 0 || bind(fd, (struct sockaddr *)&family, sizeof family) || listen(fd, 64) ||
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&unnamed, sizeof unnamed.sun_family) || listen(fd, 64) ||
         getsockname(fd, (struct sockaddr *)&ret->storage, &ret->len))
         abort();
     return fd;
