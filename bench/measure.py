@@ -61,13 +61,16 @@ class Worker:
         return json.loads(answer)
 
     def cpu_seconds(self):
-        """Of the process, which lives, since it began."""
+        """Of the process since it began. One that has ended is among the children of ours that are counted anyway."""
+        if self.process.poll() is not None:
+            return 0
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
             user, system = file.read().rsplit(")", 1)[1].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
