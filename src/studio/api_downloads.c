@@ -121,25 +121,6 @@ static bool show(kn_visit *v, kn_store *s, const char *id, kn_error *err) {
     return kn_downloads_get(s, kn_fetcher_collections(v->studio->fetcher), id, &v->json, err);
 }
 
-/* A key that was used before: what it made is answered again. *ret: there is nothing left to do. */
-static bool replay(kn_visit *v, kn_store *s, const kn_sha256 *body, bool *ret, kn_error *err) {
-    kn_key_state state;
-    kn_id id;
-    *ret = false;
-    if (!v->key[0])
-        return true;
-    if (!kn_jobs_find_key(s, v->route, v->key, body, &state, &id, err))
-        return false;
-    if (state == KN_KEY_REUSED)
-        return kn_visit_deny(v, 422, "idempotency_key_reused", "The key came with another body before",
-                             "a new request needs a new key");
-    *ret = v->flag = state == KN_KEY_REPLAYED;
-    if (!*ret)
-        return true;
-    snprintf(v->fields, sizeof v->fields, "Location: /api/v1/downloads/%s\r\nIdempotency-Replayed: true\r\n", id.text);
-    return show(v, s, id.text, err);
-}
-
 /* Makes the usual folder if it is not there; any other has to be. */
 static bool check_directory(kn_visit *v, kn_store *s, order *o, kn_error *err) {
     if (o->directory)
@@ -169,11 +150,11 @@ static bool check_order(kn_visit *v, kn_store *s, order *o, const kn_artifact **
 static bool add(kn_visit *v, kn_store *s, order *o, kn_error *err) {
     kn_new_download d = { .key = v->key[0] ? v->key : NULL };
     kn_id id;
-    bool replayed;
-    if (!kn_sha256_of(v->body.data, v->body.len, &d.body, err) || !replay(v, s, &d.body, &replayed, err))
+    if (!kn_sha256_of(v->body.data, v->body.len, &d.body, err) ||
+        !kn_visit_find_replayed(v, s, &d.body, "downloads", &id, err))
         return false;
-    if (replayed)
-        return true;
+    if (id.text[0])
+        return show(v, s, id.text, err);
     if (!check_order(v, s, o, &d.artifact, err))
         return false;
     d.directory = o->directory;
@@ -232,12 +213,8 @@ static void after_list(kn_visit *v) {
 
 void kn_api_list_downloads(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "limit cursor");
-    unsigned limit;
-    int64_t before;
-    if (!v || !kn_visit_page(v, &limit, &before))
+    if (!v || !kn_visit_page(v))
         return;
-    v->end = limit;
-    v->number = (uint64_t)before;
     kn_visit_send(v, work_list, after_list);
 }
 

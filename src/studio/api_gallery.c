@@ -42,9 +42,7 @@ static bool is_long(kn_visit *v, const char *name, size_t characters) {
 
 void kn_api_list_gallery(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "limit cursor q favorite tag job_id");
-    unsigned limit;
-    int64_t before;
-    if (!v || !kn_visit_page(v, &limit, &before) || is_long(v, "q", 200) || is_long(v, "tag", KN_TAG_MAX) ||
+    if (!v || !kn_visit_page(v) || is_long(v, "q", 200) || is_long(v, "tag", KN_TAG_MAX) ||
         !kn_visit_flag(v, "favorite", false, &v->flag))
         return;
     const char *job = kn_visit_parameter(v, "job_id");
@@ -53,8 +51,6 @@ void kn_api_list_gallery(kn_exchange *x, kn_span body) {
         return;
     }
     v->topics = kn_visit_parameter(v, "favorite") != NULL;
-    v->end = limit;
-    v->number = (uint64_t)before;
     kn_visit_send(v, work_list, NULL);
 }
 

@@ -85,12 +85,8 @@ static bool work_list(kn_visit *v, kn_store *s, kn_error *err) {
 
 void kn_api_list_inputs(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "limit cursor");
-    unsigned limit;
-    int64_t before;
-    if (!v || !kn_visit_page(v, &limit, &before))
+    if (!v || !kn_visit_page(v))
         return;
-    v->end = limit;
-    v->number = (uint64_t)before;
     kn_visit_send(v, work_list, NULL);
 }
 

@@ -45,26 +45,6 @@ bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err) 
     return gone ? kn_visit_deny(v, 410, "gone", "The job existed and is gone", NULL) : false;
 }
 
-/* A key that was used before: its job is answered again. *ret: there is nothing left to do. */
-static bool replay(kn_visit *v, kn_store *s, const kn_sha256 *body, bool *ret, kn_error *err) {
-    kn_key_state state;
-    kn_id id;
-    *ret = false;
-    if (!v->key[0])
-        return true;
-    if (!kn_jobs_find_key(s, v->route, v->key, body, &state, &id, err))
-        return false;
-    if (state == KN_KEY_REUSED)
-        return kn_visit_deny(v, 422, "idempotency_key_reused", "The key came with another body before",
-                             "a new request needs a new key");
-    if (state == KN_KEY_NEW)
-        return true;
-    *ret = true;
-    snprintf(v->fields, sizeof v->fields, "Location: /api/v1/jobs/%s\r\nIdempotency-Replayed: true\r\n", id.text);
-    v->flag = true;
-    return kn_visit_show_job(v, s, id.text, err);
-}
-
 /* The first reason counts. */
 static bool check_blocking(kn_visit *v, const kn_studio_plan *plan) {
     if (!plan->blocking_count)
@@ -113,12 +93,12 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
                          const kn_plan_wish *wish, kn_error *err) {
     kn_sha256 body;
     kn_prepared p;
-    bool replayed;
+    kn_id known;
     v->status = 202;
-    if (!kn_sha256_of(request, len, &body, err) || !replay(v, s, &body, &replayed, err))
+    if (!kn_sha256_of(request, len, &body, err) || !kn_visit_find_replayed(v, s, &body, "jobs", &known, err))
         return false;
-    if (replayed)
-        return true;
+    if (known.text[0])
+        return kn_visit_show_job(v, s, known.text, err);
     if (kn_store_free_bytes(s) < DISK_NEEDED)
         return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
@@ -268,12 +248,8 @@ static void after_list_jobs(kn_visit *v) {
 
 void kn_api_list_jobs(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "limit cursor state kind");
-    unsigned limit;
-    int64_t before;
-    if (!v || !kn_visit_page(v, &limit, &before) || !read_states(v) || !read_kind(v))
+    if (!v || !kn_visit_page(v) || !read_states(v) || !read_kind(v))
         return;
-    v->end = limit;
-    v->number = (uint64_t)before;
     kn_visit_send(v, work_list_jobs, after_list_jobs);
 }
 

@@ -222,17 +222,16 @@ bool kn_visit_flag(kn_visit *v, const char *name, bool usual, bool *ret) {
     return !text || *ret || !strcmp(text, "false") || refuse_parameter(v, name);
 }
 
-bool kn_visit_page(kn_visit *v, unsigned *ret_limit, int64_t *ret_before) {
-    uint64_t limit, before = 0;
+bool kn_visit_page(kn_visit *v) {
+    uint64_t before = 0;
     const char *cursor = kn_visit_parameter(v, "cursor");
-    if (!kn_visit_number(v, "limit", 1, 200, 50, &limit))
+    if (!kn_visit_number(v, "limit", 1, 200, 50, &v->end))
         return false;
     if (cursor && (!kn_parse_u64(cursor, &before) || !before || before > INT64_MAX)) {
         kn_visit_refuse(v, 400, "cursor_invalid", "The cursor is none that was given out", NULL, "query/cursor");
         return false;
     }
-    *ret_limit = (unsigned)limit;
-    *ret_before = (int64_t)before;
+    v->number = before;
     return true;
 }
 
@@ -241,6 +240,26 @@ bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err) {
     snprintf(cursor, sizeof cursor, "%" PRId64, next);
     v->json = json_pack("{s:o, s:s?}", "items", items, "next_cursor", next ? cursor : NULL);
     return v->json || kn_fail_nomem(err, sizeof cursor);
+}
+
+bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, const char *where, kn_id *ret,
+                            kn_error *err) {
+    kn_key_state state;
+    kn_id id;
+    *ret = (kn_id){ 0 };
+    if (!v->key[0])
+        return true;
+    if (!kn_jobs_find_key(s, v->route, v->key, body, &state, &id, err))
+        return false;
+    if (state == KN_KEY_REUSED)
+        return kn_visit_deny(v, 422, "idempotency_key_reused", "The key came with another body before",
+                             "a new request needs a new key");
+    if (state == KN_KEY_NEW)
+        return true;
+    *ret = id;
+    v->flag = true;
+    snprintf(v->fields, sizeof v->fields, "Location: /api/v1/%s/%s\r\nIdempotency-Replayed: true\r\n", where, id.text);
+    return true;
 }
 
 bool kn_visit_has_json(kn_visit *v) {

@@ -118,8 +118,8 @@ const char *kn_visit_parameter(const kn_visit *v, const char *name);
 bool kn_visit_number(kn_visit *v, const char *name, uint64_t min, uint64_t max, uint64_t usual, uint64_t *ret);
 bool kn_visit_flag(kn_visit *v, const char *name, bool usual, bool *ret);
 
-/* limit and cursor of a list, and the list as an answer. */
-bool kn_visit_page(kn_visit *v, unsigned *ret_limit, int64_t *ret_before);
+/* limit and cursor of a list, into `end` and `number`, and the list as an answer. */
+bool kn_visit_page(kn_visit *v);
 bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err);
 
 /* Whether the body is JSON; else it is answered. */
@@ -144,7 +144,12 @@ bool kn_visit_cancel_job(kn_visit *v, kn_store *s, kn_error *err);
 void kn_visit_tell_cancelled(kn_visit *v); /* afterwards */
 
 bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err); /* into v->json */
-bool kn_visit_is_too_late(kn_visit *v);                                          /* the service ends: it is answered */
+
+/* A key that was used before: *ret is what it made, below /api/v1/`where`, which is to be answered again, and `flag` is
+ * set; else *ret is empty. Answers itself where the body is another one. */
+bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, const char *where, kn_id *ret,
+                            kn_error *err);
+bool kn_visit_is_too_late(kn_visit *v); /* the service ends: it is answered */
 
 /* ---- sending files: api_files.c ---- */
 
