@@ -78,7 +78,7 @@ static piece decode(kn_observer *o, char c, char *ret) {
         }
         if (!strchr("\"\\/bfnrt", c) || !c)
             return PIECE_BAD;
-        *ret = c == '/' ? '/' : OTHER;
+        *ret = strchr("\"\\/", c) ? c : OTHER;
         return PIECE_CHARACTER;
     }
     if (c == '"')

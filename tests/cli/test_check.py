@@ -11,17 +11,10 @@ import unittest
 
 import tap
 from kuno import Case, as_nobody
+from ports import free_ports
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "config-json.md"
 TOKEN = {"KUNO_CONTROL_TOKEN": "0123456789abcdef-control_token.0123456789"}
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def everything_about(folder):

@@ -245,11 +245,12 @@ class Gateway(Bench):
 
     def __init__(self):
         import harness  # of tests/service
+        from ports import free_ports
 
         self.up, self.closing = Upstream(), contextlib.ExitStack()
         self.addCleanup = self.closing.callback
         self.folder = pathlib.Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="kuno-http-")))
-        self.ports = [self.up.port, *harness.free_ports(2)]
+        self.ports = [self.up.port, *free_ports(2)]
         _, self.proxy, self.control = self.ports
         self.server = harness.Server(self, env={"KUNO_CONTROL_TOKEN": TOKEN}).wait_ready()
         self.program = self.server.process

@@ -30,19 +30,12 @@ import threading
 import time
 import unittest
 
+from ports import free_ports
+
 PROGRAM = os.environ["KUNO"]
 SANITIZED = os.environ.get("KUNO_SANITIZE", "none") != "none"
 TOKEN = "0123456789abcdef-control_token.0123456789"
 PATIENCE = 60 if SANITIZED else 20  # whatever takes so long does not come
-
-
-def free_ports(count):
-    """Ports that nobody listens on now, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def wait_until(true, what, seconds=PATIENCE):

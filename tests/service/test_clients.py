@@ -16,7 +16,8 @@ import tempfile
 import unittest
 
 import tap
-from harness import Server, free_ports
+from harness import Server
+from ports import free_ports
 from real_ollama import WHY_NOT, RealOllama
 
 PROGRAMS = pathlib.Path(__file__).parents[1] / "clients"

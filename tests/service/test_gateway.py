@@ -10,7 +10,8 @@ import subprocess
 import time
 
 import tap
-from harness import PATIENCE, PROGRAM, TOKEN, Case, Server, free_ports, wait_until
+from harness import PATIENCE, PROGRAM, TOKEN, Case, Server, wait_until
+from ports import free_ports
 
 
 class Passing(Case):

@@ -10,7 +10,8 @@ import time
 import unittest
 
 import tap
-from harness import Server, free_ports, wait_until
+from harness import Server, wait_until
+from ports import free_ports
 from real_ollama import WHY_NOT, RealOllama
 
 # What differs between two answers to the same request.

@@ -11,7 +11,8 @@ import tempfile
 import unittest
 
 import tap
-from harness import Server, free_ports, wait_until
+from harness import Server, wait_until
+from ports import free_ports
 from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
 from test_ollama import CHAT, OPENAI, SHORT
 

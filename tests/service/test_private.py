@@ -10,7 +10,8 @@ import time
 import unittest
 
 import tap
-from harness import PATIENCE, TOKEN, Case, free_ports, wait_until
+from harness import PATIENCE, TOKEN, Case, wait_until
+from ports import free_ports
 
 # One word for each place where something private can stand.
 CANARIES = {name: f"canary-{name}-0123456789" for name in (

@@ -7,7 +7,8 @@ import pathlib
 import signal
 import sys
 
-from harness import Case, Server, free_ports, wait_until
+from harness import Case, Server, wait_until
+from ports import free_ports
 
 STUB = pathlib.Path(__file__).parent / "stub_worker.py"
 CPU = 'id=cpu library=cpu compute="" name=cpu driver="" pci_id="" total="1.0 GiB"'

@@ -4,12 +4,12 @@ import contextlib
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import time
 import urllib.request
 
 from cli.png import Picture
+from ports import free_ports
 from studio.rig import ENDED, PATIENCE, TOKEN, Rig
 
 PROGRAM = os.environ["KUNO"]
@@ -23,14 +23,6 @@ text_encoder = "{demo}/text_encoder_fp8_scaled.safetensors"
 vae = "{demo}/vae.safetensors"
 tokenizer = "{demo}/tokenizer"
 """
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def command_of(pid):

@@ -31,6 +31,7 @@ static const struct {
     { "{\"model\":\"m\",\"input\":[\"\"]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":\"text\"}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":[[1,2],[3]]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
+    { "{\"model\":\"\\\"a\\\\b\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "\"a\\b" },
     { "{\"model\":\"m\",\"prompt\":\"x\",\"prompt\":null}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     /* loads and unloads */
     { "{\"model\":\"m\"}", KN_INPUT_PROMPT, KN_OBSERVED_NOTHING, NULL },
@@ -55,6 +56,7 @@ static const struct {
     { "{\"model\":\"m n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\\u0000\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\\u00e9\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"m\\n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\\x\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\\u00g0\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "[{\"model\":\"m\",\"prompt\":\"x\"}]", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
