@@ -205,17 +205,17 @@ class Drivers(Case):
             self.assertEqual(server.own("GET", "status")[0], 200)
             self.assertLess(time.monotonic() - asked, 2.5)  # were it to wait for the driver, 3
         seen = first()[1]
-        self.assertLess(time.monotonic() - begin, 4.5)
+        self.assertLess(time.monotonic() - begin, PATIENCE)
         self.assertIn({"probe": "nvml", "code": "timeout", "pci_address": None}, seen["errors"])
         threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
         begin = time.monotonic()
         for _ in range(5):  # nobody waits for it again, and no thread is added
             self.assertIn("timeout", [e["code"] for e in server.own("GET", "resources")[1]["errors"]])
-        self.assertLess(time.monotonic() - begin, 1)
+        self.assertLess(time.monotonic() - begin, 2.5)
         self.assertEqual(len(os.listdir(f"/proc/{server.process.pid}/task")), threads)
         begin = time.monotonic()
         self.assertEqual(server.stop(), 0)
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, 10)
 
 
 if __name__ == "__main__":
