@@ -166,8 +166,8 @@ static size_t line_length(const kn_head *h, size_t at) {
 typedef struct message {
     unsigned hosts, lengths, encodings, nominated;
     bool close, keep_alive, chunked;
-    bool upgrade;        /* Connection says that there is one … */
-    bool other_protocol; /* … and Upgrade that it is none to HTTP/2 */
+    bool upgrade;   /* Connection says that there is one … */
+    bool websocket; /* … and Upgrade that it is one to WebSocket */
     uint64_t length;
 } message;
 
@@ -184,12 +184,15 @@ static bool read_length(kn_span v, uint64_t *ret) {
     return true;
 }
 
-/* Whether a list of protocols has anything but HTTP/2. */
-static bool has_other_protocol(kn_span list) {
+/* Whether a list of protocols, each maybe with a version behind a slash, has that of WebSocket. */
+static bool has_websocket(kn_span list) {
     size_t at = 0;
-    for (kn_span name; next_in_list(list, &at, &name);)
-        if (!kn_span_is_like(name, "h2c") && !kn_span_is_like(name, "HTTP/2.0"))
+    for (kn_span name; next_in_list(list, &at, &name);) {
+        const char *slash = memchr(name.data, '/', name.len);
+        const kn_span protocol = { name.data, slash ? (size_t)(slash - name.data) : name.len };
+        if (kn_span_is_like(protocol, "websocket"))
             return true;
+    }
     return false;
 }
 
@@ -237,7 +240,7 @@ static unsigned parse_fields(kn_head *h, size_t at, message *m) {
             m->chunked = kn_span_is_like(value, "chunked");
             break;
         case KN_FIELD_CONNECTION: good = read_connection(value, m); break;
-        case KN_FIELD_UPGRADE: m->other_protocol |= has_other_protocol(value); break;
+        case KN_FIELD_UPGRADE: m->websocket |= has_websocket(value); break;
         case KN_FIELD_EXPECT: h->expects_continue = kn_span_is_like(value, "100-continue"); break;
         default: break;
         }
@@ -309,7 +312,7 @@ unsigned kn_request_parse(kn_head *h, const char *data, size_t len) {
         return status;
     if (m.hosts > 1 || (!m.hosts && h->minor))
         return 400;
-    return m.upgrade && m.other_protocol && h->minor ? 501 : 0; /* HTTP/1.0 has no upgrades */
+    return m.upgrade && m.websocket && h->minor ? 501 : 0; /* HTTP/1.0 has no upgrades */
 }
 
 bool kn_response_parse(kn_head *h, const char *data, size_t len, bool to_head) {

@@ -126,9 +126,9 @@ typedef enum kn_scanned {
 /* data: the head from its first byte, of which s->at were seen before. Returns a kn_scanned or a status. */
 unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len);
 
-/* data: a complete head. 0, or the status to refuse it with: 400, 414, 431, 501, 505. An offer to go on in HTTP/2 on
- * the same connection, which some clients make with every request, is passed over, as the standard allows; whoever asks
- * for any other protocol is not understood if nobody says so. */
+/* data: a complete head. 0, or the status to refuse it with: 400, 414, 431, 501, 505. An offer to go on in another
+ * protocol on the same connection, such as HTTP/2 or TLS, which some clients make with every request, is passed over,
+ * as the standard allows. Only who asks for a WebSocket can do nothing with another answer, and is told. */
 unsigned kn_request_parse(kn_head *h, const char *data, size_t len);
 
 /* to_head: it answers a HEAD request, so no body follows. False: it is no response, or a switch of protocols. */

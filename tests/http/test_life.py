@@ -173,7 +173,7 @@ class Life(Case):
         self.assertLess(sent, 24e6)
 
     def test_upgrade(self):
-        """who asks for another protocol is refused"""
+        """who asks for a WebSocket is refused"""
         self.bench.up.answers(answer(OK))
         fields = (
             b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n"
@@ -187,6 +187,14 @@ class Life(Case):
         fields = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAB\r\nX-A: b\r\n"
         self.assertEqual(self.bench.ask(request(fields=fields))[0], OK)
         self.assertEqual(self.bench.up.heads, [b"GET /x HTTP/1.1\r\nHost: a\r\nX-A: b"])
+
+    def test_offered_tls(self):
+        """an offer of TLS is passed over, too, and the body goes on"""
+        self.bench.up.answers(answer(OK))
+        fields = b"Content-Length: 2\r\nUpgrade: TLS/1.2\r\nConnection: Upgrade\r\nX-A: b\r\n"
+        self.assertEqual(self.bench.ask(request(b"POST /x HTTP/1.1", fields, b"{}"))[0], OK)
+        self.assertEqual(self.bench.up.heads, [b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nX-A: b"])
+        self.assertEqual(self.bench.up.bodies, [b"{}"])
 
     def oversized(self, raw, allowed):
         self.bench.up.answers(answer(OK))

@@ -73,8 +73,11 @@ static void refuses_heads_that_can_be_understood_in_two_ways(void **state) {
         { "Connection: , ,, x-a ,\r\n", 0 },
         { "Connection: Upgrade\r\nUpgrade: websocket\r\n", 501 },
         { "Upgrade: h2c, websocket\r\nConnection: x-a, upgrade\r\n", 501 },
-        { "Upgrade: h2c\r\nUpgrade: TLS/1.0\r\nConnection: upgrade\r\n", 501 },
-        { "Upgrade: h2\r\nConnection: upgrade\r\n", 501 },
+        { "Upgrade: TLS/1.2\r\nUpgrade: WebSocket/13\r\nConnection: upgrade\r\n", 501 },
+        { "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n", 0 }, /* with every request of some clients */
+        { "Upgrade: h2c\r\nUpgrade: TLS/1.0\r\nConnection: upgrade\r\n", 0 },
+        { "Upgrade: h2\r\nConnection: upgrade\r\n", 0 },
+        { "Upgrade: websockets, x/websocket\r\nConnection: upgrade\r\n", 0 },
         { "Upgrade: h2c,, HTTP/2.0\r\nConnection: upgrade\r\n", 0 }, /* an offer that nobody needs to take */
         { "Upgrade: websocket\r\n", 0 },                             /* not for this connection */
         { "Connection: upgrade\r\n", 0 },
