@@ -83,6 +83,12 @@ static void serve_ours(kn_gateway *g, kn_exchange *x, const kn_head *head, kn_di
         kn_images_serve(g->images, x, head);
 }
 
+/* Its method may be anything; how errors are written depends on the path alone. Of our own routes all are problems. */
+static void on_refused(kn_exchange *x, unsigned status, kn_span target) {
+    if (!is_ours(target))
+        kn_refuse_status(x, kn_route_of(kn_span_of(""), target).dialect, status);
+}
+
 static void enter(kn_request *r) {
     kn_lease_enter(r->g->lease, &r->entry, work_of(r->kind.class));
 }
@@ -173,6 +179,7 @@ static void on_end(kn_exchange *x) {
 }
 
 const kn_service kn_proxy_service = {
+    .refused = on_refused,
     .request = on_request,
     .collected = on_collected,
     .request_data = on_request_data,

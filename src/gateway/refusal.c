@@ -116,9 +116,13 @@ void kn_refuse_status(kn_exchange *x, kn_dialect dialect, unsigned status) {
         { 404, "kuno: there is no such route here" },
         { 408, "kuno: the request did not arrive in time" },
         { 413, "kuno: the request is too large" },
+        { 414, "kuno: the target is too long" },
+        { 431, "kuno: the header has too many or too long fields" },
+        { 501, "kuno: this way to talk is not supported" },
         { 502, "kuno: the upstream cannot be reached, or broke off its answer" },
         { 503, "kuno: memory is short" },
         { 504, "kuno: the upstream did not answer in time" },
+        { 505, "kuno: only HTTP/1.0 and HTTP/1.1 are spoken here" },
     };
     const char *text = "kuno: the request failed";
     for (size_t i = 0; i < KN_COUNT(rows); i++)

@@ -21,7 +21,7 @@ void kn_refuse_model(kn_exchange *x, kn_dialect dialect, const char *name, bool 
 /* An option would load the model in a way of which nobody knows whether it fits. */
 void kn_refuse_option(kn_exchange *x, kn_dialect dialect);
 
-/* An error that the HTTP room has to report: 400, 408, 413, 502, 503, 504. */
+/* An error that the HTTP room has to report: 400, 408, 413, 414, 431, 501 to 505. */
 void kn_refuse_status(kn_exchange *x, kn_dialect dialect, unsigned status);
 
 #endif

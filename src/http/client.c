@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "http/reply.h"
 #include "http/write.h"
 
 enum { LINGER_MS = 2000 }; /* for the client to read its last answer although it was still sending */
@@ -214,7 +215,7 @@ void kn_client_fail(kn_exchange *x, unsigned status) {
     if (x->service->failed)
         x->service->failed(x, status);
     if (!x->reply)
-        kn_exchange_reply(x, &(kn_reply){ .status = status });
+        kn_reply_status(x, status);
 }
 
 /* ---- requests ---- */
@@ -222,16 +223,22 @@ void kn_client_fail(kn_exchange *x, unsigned status) {
 static const kn_service nobody;
 static const char chunked[] = "Transfer-Encoding: chunked\r\n";
 
-/* A head that cannot be understood: no service hears of it, and what follows is not looked at. */
-static void refuse(kn_exchange *x, unsigned status) {
+/* A head that cannot be understood, of which w is what came: it is no request, and what follows is not looked at. */
+static void refuse(kn_exchange *x, unsigned status, kn_window w) {
+    kn_span method, target;
+    kn_request_glance(w.data, w.len, &method, &target);
     x->active = true;
-    x->keep = x->to_head = false;
-    x->service = &nobody;
+    x->keep = false;
+    x->to_head = kn_span_is(method, "HEAD");
     x->minor = 1;
     x->phase = KN_REPLYING;
     kn_body_begin(&x->body, KN_BODY_UNTIL_CLOSE, 0);
     kn_server_exchange_began(x->server);
-    kn_exchange_reply(x, &(kn_reply){ .status = status });
+    if (x->service->refused)
+        x->service->refused(x, status, target);
+    if (!x->reply)
+        kn_reply_status(x, status);
+    x->service = &nobody;
 }
 
 static void begin_exchange(kn_exchange *x, const kn_head *h) {
@@ -262,7 +269,7 @@ static bool read_head(kn_exchange *x, kn_window w, size_t *used) {
     if (scanned == KN_SCAN_MORE)
         return false;
     if (scanned != KN_SCAN_COMPLETE) {
-        refuse(x, scanned);
+        refuse(x, scanned, w);
         return true;
     }
     *used = x->scan.at;
@@ -271,7 +278,7 @@ static bool read_head(kn_exchange *x, kn_window w, size_t *used) {
         return true;
     unsigned status = kn_request_parse(&x->http->head, w.data, *used);
     if (status)
-        refuse(x, status);
+        refuse(x, status, (kn_window){ w.data, *used });
     else
         begin_exchange(x, &x->http->head);
     return true;
@@ -536,7 +543,7 @@ static void timed_out(kn_timer *t) {
     } else if (x->socket.held) {
         kn_client_leave(x);
     } else if (x->phase == KN_READING_HEAD) {
-        refuse(x, 408);
+        refuse(x, 408, kn_input_window(&x->in));
         kn_client_later(x);
     } else {
         x->keep = false;

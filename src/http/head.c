@@ -315,6 +315,13 @@ unsigned kn_request_parse(kn_head *h, const char *data, size_t len) {
     return m.upgrade && m.websocket && h->minor ? 501 : 0; /* HTTP/1.0 has no upgrades */
 }
 
+void kn_request_glance(const char *data, size_t len, kn_span *ret_method, kn_span *ret_target) {
+    size_t n = span_while(data, len, &target_chars); /* whether it is a method is of no interest here */
+    const char *target = n < len && data[n] == ' ' ? data + n + 1 : data + len;
+    *ret_method = (kn_span){ data, n };
+    *ret_target = (kn_span){ target, span_while(target, (size_t)(data + len - target), &target_chars) };
+}
+
 bool kn_response_parse(kn_head *h, const char *data, size_t len, bool to_head) {
     begin(h, data, len);
     size_t end = line_length(h, 0);

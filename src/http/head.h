@@ -131,6 +131,10 @@ unsigned kn_head_scan_more(kn_head_scan *s, const char *data, size_t len);
  * as the standard allows. Only who asks for a WebSocket can do nothing with another answer, and is told. */
 unsigned kn_request_parse(kn_head *h, const char *data, size_t len);
 
+/* Of a head that is refused, maybe before its end: its method and its target, as far as they came, empty if they did
+ * not. Good for choosing the words of the refusal, and for nothing else. */
+void kn_request_glance(const char *data, size_t len, kn_span *ret_method, kn_span *ret_target);
+
 /* to_head: it answers a HEAD request, so no body follows. False: it is no response, or a switch of protocols. */
 bool kn_response_parse(kn_head *h, const char *data, size_t len, bool to_head);
 

@@ -98,3 +98,22 @@ void kn_reply_problem(kn_exchange *x, const kn_problem *p) {
             json_pack("[{s:s, s:s}]", "pointer", p->pointer, "detail", p->detail ? p->detail : p->title));
     reply_document(x, p->status, "application/problem+json", fields, document);
 }
+
+void kn_reply_status(kn_exchange *x, unsigned status) {
+    static const kn_problem known[] = {
+        { .status = 400, .code = "request_malformed", .title = "The request is not well-formed" },
+        { .status = 408, .code = "request_timeout", .title = "The request did not arrive in time" },
+        { .status = 414, .code = "target_too_long", .title = "The target is too long" },
+        { .status = 431, .code = "header_too_large", .title = "The header has too many or too long fields" },
+        { .status = 501, .code = "not_implemented", .title = "This way to talk is not supported" },
+        { .status = 502, .code = "upstream_failed", .title = "The upstream cannot be reached, or broke off" },
+        { .status = 503, .code = "out_of_memory", .title = "Memory is short", .retry_after_s = 5 },
+        { .status = 504, .code = "upstream_timeout", .title = "The upstream did not answer in time" },
+        { .status = 505, .code = "version_unsupported", .title = "Only HTTP/1.0 and HTTP/1.1 are spoken here" },
+    };
+    kn_problem p = { .status = status, .code = "request_failed", .title = "The request failed" };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].status == status)
+            p = known[i];
+    kn_reply_problem(x, &p);
+}

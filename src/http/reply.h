@@ -25,6 +25,9 @@ typedef struct kn_problem {
 /* Or whatever the exchange's dialect makes of it. */
 void kn_reply_problem(kn_exchange *x, const kn_problem *p);
 
+/* An error that the server has found by itself, before or beside every route. */
+void kn_reply_status(kn_exchange *x, unsigned status);
+
 /* The words of a status: "Not Found". */
 const char *kn_status_reason(unsigned status);
 

@@ -3,6 +3,7 @@
  * Each listener has a service, which decides what becomes of its requests. The server reads them, keeps the rules of
  * HTTP and all limits, and tells the service:
  *
+ *     refused        a head was not understood, so it is no request; the service may say with what body it is answered
  *     request        a head has come; the service calls one function of exchange.h, now or later
  *     collected      the body that it asked for is there
  *     request_data   a piece of the request's body goes to the upstream       only if it asked to watch
@@ -14,7 +15,8 @@
  *     upstream_end   once for every kn_exchange_forward: what is known about the end of the upstream's work
  *     end            last of all, once for every request: the exchange is over and must not be used any more
  *
- * Only `request` is required. Data that the service is shown is the peer's own bytes without their framing, in order,
+ * Only `request` is required. Where the server is not told the body of an error it writes a problem document. After
+ * `refused`, whose target is what came of it, maybe nothing, no other call is made for that head. Data that the service is shown is the peer's own bytes without their framing, in order,
  * cut anywhere, and gone when the callback returns. A service is called by the loop's thread only.
  *
  * A client has left when its side is closed, also if only for sending (as nginx sees it, too), or it breaks the framing
@@ -28,6 +30,7 @@
 #include "http/patience.h"
 
 struct kn_service {
+    void (*refused)(kn_exchange *x, unsigned status, kn_span target);
     void (*request)(kn_exchange *x, const kn_head *head);
     void (*collected)(kn_exchange *x, kn_span body, bool complete);
     void (*request_data)(kn_exchange *x, kn_span data);

@@ -140,6 +140,14 @@ static bool is_open(const kn_head *head) {
            (kn_span_is(path, "/api/v1/session") && kn_span_is(head->method, "POST"));
 }
 
+/* Other APIs are told by the path; the server then writes in their words. */
+static void on_refused(kn_exchange *x, unsigned status, kn_span target) {
+    (void)status;
+    const kn_head head = { .target = target };
+    kn_compat_door door;
+    kn_compat_is_meant(x, &head, &door);
+}
+
 static void on_request(kn_exchange *x, const kn_head *head) {
     kn_api *a = kn_exchange_listener(x);
     kn_compat_door door;
@@ -163,6 +171,7 @@ static void on_end(kn_exchange *x) {
 }
 
 const kn_service kn_api_service = {
+    .refused = on_refused,
     .request = on_request,
     .collected = kn_router_collected,
     .writable = kn_api_writable,

@@ -34,6 +34,53 @@ class Passing(Case):
         status, _, body = self.serve().generate("status=404")
         self.assertEqual((status, json.loads(body)), (404, {"error": self.upstream.error_text}))
 
+    def test_refusals(self):
+        """who_is_not_understood_is_told_so_in_the_words_of_the_path"""
+        studio = free_ports(1)[0]
+        server = self.serve(studio={"listen": f"127.0.0.1:{studio}"})
+
+        def refusal(port, raw):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as s, s.makefile("rb") as stream:
+                s.sendall(raw)
+                head, _, body = stream.read().partition(b"\r\n\r\n")
+            self.assertNotIn(b"canary", head + body)
+            return int(head.split()[1]), head, body
+
+        heads = (
+            (501, b"Host: a\r\nConnection: upgrade\r\nUpgrade: websocket"),
+            (501, b"Host: a\r\nTransfer-Encoding: canary"),
+            (400, b"Host: a\r\ncanary"),
+            (400, b"X: canary"),
+            (431, b"Host: a" + b"\r\nX: canary" * 200),
+        )
+        words = {
+            "ollama": lambda d, status: d["error"].startswith("kuno: "),
+            "openai": lambda d, status: d["error"]["message"] and d["error"]["type"],
+            "anthropic": lambda d, status: d["type"] == "error" and d["error"]["message"],
+            "a1111": lambda d, status: d["detail"],
+            "problem": lambda d, status: d["status"] == status and d["code"] and d["title"],
+        }
+        for port, path, family in (
+            (server.listen, b"/api/tags", "ollama"), (server.listen, b"/", "ollama"),
+            (server.listen, b"/v1/models", "openai"), (server.listen, b"/v1/messages", "anthropic"),
+            (server.listen, b"/kuno/v1/images/generate", "problem"), (server.control, b"/kuno/v1/status", "problem"),
+            (server.control, b"/v1/models", "problem"), (studio, b"/api/v1/jobs", "problem"),
+            (studio, b"/v1/models", "openai"), (studio, b"/sdapi/v1/options", "a1111"),
+        ):
+            for status, raw in (
+                *((status, b"GET " + path + b" HTTP/1.1\r\n" + fields + b"\r\n\r\n") for status, fields in heads),
+                (505, b"GET " + path + b" HTTP/2.0\r\nHost: canary\r\n\r\n"),
+                (414, b"GET " + path + b"?" + b"canary" * 4000 + b" HTTP/1.1\r\nHost: a\r\n\r\n"),
+            ):
+                got, _, body = refusal(port, raw)
+                self.assertEqual(got, status, (path, raw[:80]))
+                self.assertTrue(words[family](json.loads(body), status), (path, body))
+        status, _, body = refusal(server.listen, b"CONNECT canary:1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.assertEqual((status, list(json.loads(body))), (501, ["error"]))
+        status, head, body = refusal(server.listen, b"HEAD /api/tags HTTP/1.1\r\n\r\n")
+        self.assertEqual((status, body), (400, b""))
+        self.assertNotIn(b"Content-Length: 0", head)
+
     def test_streams(self):
         """each_line_passes_when_it_comes"""
         server = self.serve()

@@ -270,6 +270,28 @@ static void tells_what_a_request_says(void **state) {
         assert_int_equal(kn_field_is_hop_by_hop(&h, &h.fields[i]), hop[i]);
 }
 
+static void glances_at_what_a_refused_head_was_about(void **state) {
+    (void)state;
+    static const struct {
+        const char *head, *method, *target;
+    } cases[] = {
+        { "POST /v1/x?y HTTP/9", "POST", "/v1/x?y" },
+        { "HEAD /a\nb", "HEAD", "/a" },
+        { "GET /v1/cha", "GET", "/v1/cha" },
+        { "GET ", "GET", "" },
+        { "GET\r\n /x", "GET", "" },
+        { "PO", "PO", "" },
+        { "GE(T /x ", "GE(T", "/x" },
+        { "CONNECT a:1 HTTP/1.1", "CONNECT", "a:1" },
+    };
+    for (size_t i = 0; i < KN_COUNT(cases); i++) {
+        kn_span method, target;
+        kn_request_glance(cases[i].head, strlen(cases[i].head), &method, &target);
+        assert_true(kn_span_is(method, cases[i].method));
+        assert_true(kn_span_is(target, cases[i].target));
+    }
+}
+
 static void knows_whether_a_connection_goes_on(void **state) {
     (void)state;
     static const struct {
@@ -336,6 +358,7 @@ int main(void) {
         cmocka_unit_test(finds_the_end_however_the_bytes_come),
         cmocka_unit_test(keeps_to_its_limits),
         cmocka_unit_test(tells_what_a_request_says),
+        cmocka_unit_test(glances_at_what_a_refused_head_was_about),
         cmocka_unit_test(knows_whether_a_connection_goes_on),
         cmocka_unit_test(knows_where_the_body_of_an_answer_ends),
         cmocka_unit_test(names_are_tokens_of_the_standard),
