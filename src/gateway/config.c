@@ -236,15 +236,17 @@ static void read_managed(const kn_form *outer, kn_config *c) {
             kn_form_u64(&f, 0, (uint64_t)1 << 50, &c->reserve_bytes);
             continue;
         }
-        for (bool in = kn_form_items(&f); in && kn_form_item(&f);) {
+        bool in = kn_form_items(&f);
+        while (in && kn_form_item(&f)) {
             if (c->worker_count == KN_WORKERS_MAX)
                 kn_form_fail(&f, KN_E_RANGE, "more than %d workers", KN_WORKERS_MAX);
             else
                 read_worker(&f, &c->workers[c->worker_count++]);
         }
+        if (in && !f.j->failed && !c->worker_count)
+            kn_form_fail(&f, KN_E_USAGE, "there is no worker; leave 'managed' out to have none");
     }
-    if (kn_form_need(&f, MANAGED_WORKERS) && !c->worker_count)
-        kn_form_fail(&f, KN_E_USAGE, "there is no worker; leave 'managed' out to have none");
+    kn_form_need(&f, MANAGED_WORKERS);
 }
 
 /* Who takes or asks at a port of this machine, which nobody else then can. */

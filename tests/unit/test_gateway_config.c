@@ -152,7 +152,7 @@ static void mistakes_are_refused_with_their_place(void **state) {
         { "{\"max_connections\": 7}", "max_connections: 7 is outside 8 to 65536" },
         { "{\"managed\": []}", "managed: an object is expected" },
         { "{\"managed\": {}}", "managed: the key 'workers' is missing" },
-        { "{\"managed\": {\"workers\": []}}", "managed: there is no worker" },
+        { "{\"managed\": {\"workers\": []}}", "managed.workers: there is no worker" },
         { "{\"managed\": {\"reserve\": 1, \"workers\": []}}", "managed: unknown key 'reserve'" },
         { MANAGED("{\"device\": {}}"), "managed.workers[0].device: the key 'backend' is missing" },
         { MANAGED("{\"device\": {\"backend\": \"metal\"}}"),
