@@ -118,7 +118,7 @@ static void enter(const kn_route *r, kn_exchange *x, const kn_head *head) {
     bool says_type = kn_head_find(head, KN_FIELD_CONTENT_TYPE, NULL);
     const char *space = strchr(r->path, ' '), *types = space ? space + 1 : "application/json";
     if (!r->json_body && has_body)
-        answer(x, 413, "body_not_allowed", "This route takes no body");
+        answer(x, 400, "body_not_allowed", "This route takes no body");
     else if (!r->json_body || (!has_body && !says_type))
         r->handle(x, (kn_span){ NULL, 0 });
     else if (!kn_route_has_type(head, types))

@@ -16,7 +16,7 @@ typedef struct kn_route {
      * that path. Behind a space: the types of the body, with spaces between, in place of application/json. */
     const char *path;
     /* A route with `json_body` is called when the body is there; data is NULL if the client sent neither a body nor a
-     * Content-Type. One without refuses bodies by 413. */
+     * Content-Type. One without refuses bodies by 400. */
     void (*handle)(kn_exchange *x, kn_span body);
     size_t json_body; /* bytes at most, 0: takes none */
 } kn_route;
