@@ -405,6 +405,7 @@ enum {
     STATE_DIR,
     QUEUE_LIMIT,
     MAX_CONNECTIONS,
+    MAX_PER_ADDRESS,
     QUEUE_TIMEOUT,
     CONNECT_TIMEOUT,
     HEADER_TIMEOUT,
@@ -423,6 +424,7 @@ static const char *const config_keys[] = {
     [STATE_DIR] = "state_dir",
     [QUEUE_LIMIT] = "queue_limit",
     [MAX_CONNECTIONS] = "max_connections",
+    [MAX_PER_ADDRESS] = "max_connections_per_address",
     [QUEUE_TIMEOUT] = "queue_timeout_ms",
     [CONNECT_TIMEOUT] = "connect_timeout_ms",
     [HEADER_TIMEOUT] = "header_timeout_ms",
@@ -447,6 +449,7 @@ static void read_config(kn_json_reader *j, kn_config *c) {
         case STATE_DIR: read_path(&f, STATE_DIR_BYTES, &c->state_dir); break;
         case QUEUE_LIMIT: read_u32(&f, 0, 4096, &c->queue_limit); break;
         case MAX_CONNECTIONS: read_u32(&f, 8, 65536, &c->max_connections); break;
+        case MAX_PER_ADDRESS: read_u32(&f, 8, 65536, &c->max_connections_per_address); break;
         case QUEUE_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->queue_timeout_ms); break;
         case CONNECT_TIMEOUT: read_u32(&f, 1, 10 * MINUTE_MS, &c->connect_timeout_ms); break;
         case HEADER_TIMEOUT: read_u32(&f, 1, DAY_MS, &c->header_timeout_ms); break;

@@ -40,6 +40,7 @@ typedef struct kn_config {
     kn_image_config image;
     char *state_dir; /* absolute */
     uint32_t queue_limit, max_connections;
+    uint32_t max_connections_per_address; /* 0: not said; then those of loopback addresses are not counted */
     uint32_t queue_timeout_ms, connect_timeout_ms, header_timeout_ms, stream_idle_timeout_ms;
     kn_patience client;     /* with clients that send their request, or take their answer, slowly */
     uint64_t reserve_bytes; /* of each device, never given to models */

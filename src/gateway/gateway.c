@@ -134,6 +134,8 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
 static bool make_servers(kn_gateway *g, kn_error *err) {
     kn_server_limits limits = kn_server_limits_default();
     limits.connections = g->config->max_connections;
+    if (g->config->max_connections_per_address)
+        limits.connections_per_peer = limits.connections_per_loopback = g->config->max_connections_per_address;
     limits.body_ms = g->config->stream_idle_timeout_ms;
     limits.patience = g->config->client;
     g->guard.port = kn_address_port(&g->config->control);

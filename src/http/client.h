@@ -43,7 +43,7 @@ struct kn_exchange {
     const kn_service *service, *usual; /* who is told of this exchange, and of others */
     void *listener;
     kn_exchange *next, *prev; /* all of the server */
-    kn_peer *peer;            /* NULL: loopback */
+    kn_peer *peer;            /* NULL: of no interest */
     void *user;
     kn_problem_writer *dialect;
     uint64_t since_ms;      /* when the connection began to be idle or to linger */

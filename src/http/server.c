@@ -138,9 +138,10 @@ static bool has_room_for(kn_server *s, const kn_address *peer, kn_peer **ret) {
     *ret = NULL;
     if (s->connections >= s->limits.connections)
         return false;
-    if (kn_address_is_loopback(peer))
+    unsigned most = kn_address_is_loopback(peer) ? s->limits.connections_per_loopback : s->limits.connections_per_peer;
+    if (!most)
         return true;
-    *ret = kn_peers_enter(&s->peers, peer, s->limits.connections_per_peer);
+    *ret = kn_peers_enter(&s->peers, peer, most);
     return *ret;
 }
 

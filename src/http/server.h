@@ -16,8 +16,9 @@
  *     end            last of all, once for every request: the exchange is over and must not be used any more
  *
  * Only `request` is required. Where the server is not told the body of an error it writes a problem document. After
- * `refused`, whose target is what came of it, maybe nothing, no other call is made for that head. Data that the service is shown is the peer's own bytes without their framing, in order,
- * cut anywhere, and gone when the callback returns. A service is called by the loop's thread only.
+ * `refused`, whose target is what came of it, maybe nothing, no other call is made for that head. Data that the service
+ * is shown is the peer's own bytes without their framing, in order, cut anywhere, and gone when the callback returns. A
+ * service is called by the loop's thread only.
  *
  * A client has left when its side is closed, also if only for sending (as nginx sees it, too), or it breaks the framing
  * of its body, or takes its answer too slowly or not at all. It is noticed at once, also while a request waits. */
@@ -45,13 +46,14 @@ struct kn_service {
 
 /* Limits in milliseconds and connections; kn_server_limits_default is what the gateway's documents promise. */
 typedef struct kn_server_limits {
-    unsigned connections;          /* of clients at a time; more are closed at once */
-    unsigned connections_per_peer; /* from one address other than loopback */
-    uint64_t head_ms;              /* from the first byte of a head to its last, however it trickles */
-    uint64_t idle_ms;              /* between two requests */
-    uint64_t body_ms;              /* between two pieces of a request's body */
-    uint64_t send_ms;              /* between two pieces of an answer that the client takes */
-    kn_patience patience;          /* with whoever makes an upstream wait, or whose body is being collected */
+    unsigned connections;              /* of clients at a time; more are closed at once */
+    unsigned connections_per_peer;     /* from one address other than loopback */
+    unsigned connections_per_loopback; /* from one loopback address, which may be that of a proxy; 0: no such limit */
+    uint64_t head_ms;                  /* from the first byte of a head to its last, however it trickles */
+    uint64_t idle_ms;                  /* between two requests */
+    uint64_t body_ms;                  /* between two pieces of a request's body */
+    uint64_t send_ms;                  /* between two pieces of an answer that the client takes */
+    kn_patience patience;              /* with whoever makes an upstream wait, or whose body is being collected */
     size_t collected; /* bytes of bodies in memory, those of all clients together; more is refused by 503 */
 } kn_server_limits;
 

@@ -94,6 +94,36 @@ class Passing(Case):
         self.assertGreater(times[1] - times[0], 0.2)
         self.assertGreater(times[2] - times[1], 0.2)
 
+    def test_crowd_of_one(self):
+        """one_address_has_as_many_connections_as_it_may_and_others_have_theirs"""
+        server = self.serve(max_connections_per_address=8)
+
+        def answers(source):
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE, (source, 0)) as s:
+                with contextlib.suppress(OSError):
+                    s.sendall(b"GET /api/version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    return s.recv(12)
+            return b""
+
+        with contextlib.ExitStack() as crowd:
+            for _ in range(8):
+                s = crowd.enter_context(
+                    socket.create_connection(("127.0.0.1", server.listen), PATIENCE, ("127.0.0.2", 0)))
+                s.sendall(b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n")
+                self.assertEqual(s.recv(12), b"HTTP/1.1 200")
+            self.assertEqual(answers("127.0.0.2"), b"")
+            self.assertEqual(answers("127.0.0.1"), b"HTTP/1.1 200")
+        wait_until(lambda: answers("127.0.0.2") == b"HTTP/1.1 200", "room for one more")
+
+    def test_no_limit_for_this_machine(self):
+        """clients_behind_a_proxy_on_this_machine_are_not_limited_as_one"""
+        server = self.serve()
+        with contextlib.ExitStack() as crowd:
+            for _ in range(300):
+                s = crowd.enter_context(socket.create_connection(("127.0.0.1", server.listen), PATIENCE))
+            s.sendall(b"GET /api/version HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assertEqual(s.recv(12), b"HTTP/1.1 200")
+
     def test_no_upstream(self):
         """an_upstream_that_is_not_there_is_502_and_needs_no_recovery"""
         server = self.serve()

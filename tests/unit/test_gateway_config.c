@@ -62,6 +62,7 @@ static void every_key_is_read(void **state) {
     kn_error err;
     if (!read_text("{\"listen\": \"[::]:11434\", \"upstream\": \"127.0.0.1:20001\", \"control\": \"[::1]:20002\", "
                    "\"state_dir\": \"/s\", \"queue_limit\": 3, \"max_connections\": 100, \"queue_timeout_ms\": 4, "
+                   "\"max_connections_per_address\": 11, "
                    "\"connect_timeout_ms\": 5, \"header_timeout_ms\": 6, \"stream_idle_timeout_ms\": 7, "
                    "\"client_wait_ms\": 8, \"client_min_rate\": 9, \"client_wait_max_ms\": 10, "
                    "\"managed\": {\"reserve_bytes\": 1073741825, \"workers\": [" CUDA ", " VULKAN ", " CPU "]}}",
@@ -69,10 +70,12 @@ static void every_key_is_read(void **state) {
         fail_msg("%s", err.text);
     assert_string_equal(kn_address_print(&c.listen).text, "[::]:11434");
     assert_string_equal(kn_address_print(&c.control).text, "[::1]:20002");
-    const uint64_t numbers[] = { c.queue_limit,        c.max_connections,   c.queue_timeout_ms,
-                                 c.connect_timeout_ms, c.header_timeout_ms, c.stream_idle_timeout_ms,
-                                 c.client.grace_ms,    c.client.rate,       c.client.most_ms };
-    static const uint64_t expected[] = { 3, 100, 4, 5, 6, 7, 8, 9, 10 };
+    const uint64_t numbers[] = { c.queue_limit,       c.max_connections,
+                                 c.queue_timeout_ms,  c.connect_timeout_ms,
+                                 c.header_timeout_ms, c.stream_idle_timeout_ms,
+                                 c.client.grace_ms,   c.client.rate,
+                                 c.client.most_ms,    c.max_connections_per_address };
+    static const uint64_t expected[] = { 3, 100, 4, 5, 6, 7, 8, 9, 10, 11 };
     assert_memory_equal(numbers, expected, sizeof expected);
     assert_true(c.reserve_bytes == 1073741825);
     assert_int_equal(c.worker_count, 3);
@@ -150,6 +153,7 @@ static void mistakes_are_refused_with_their_place(void **state) {
         { "{\"queue_timeout_ms\": 0}", "queue_timeout_ms: 0 is outside 1 to 86400000" },
         { "{\"header_timeout_ms\": \"10s\"}", "header_timeout_ms: a number from 1 to 86400000 is expected" },
         { "{\"max_connections\": 7}", "max_connections: 7 is outside 8 to 65536" },
+        { "{\"max_connections_per_address\": 7}", "max_connections_per_address: 7 is outside 8 to 65536" },
         { "{\"managed\": []}", "managed: an object is expected" },
         { "{\"managed\": {}}", "managed: the key 'workers' is missing" },
         { "{\"managed\": {\"workers\": []}}", "managed.workers: there is no worker" },
