@@ -299,6 +299,24 @@ class Slow(Case):
             self.assertEqual(waits()[0], 200)
         self.check_turn(server)
 
+    def test_steady_reader(self):
+        """one_that_takes_it_slowly_and_steadily_does_not_until_it_stops"""
+        server = self.serve(client_wait_ms=4000, client_min_rate=1000)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(PATIENCE)
+            s.connect(("127.0.0.1", server.listen))
+            s.sendall(b"GET /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: bulk=64\r\n\r\n")
+            wait_until(lambda: self.upstream.active, "its turn")
+            waits = self.in_background(server.generate)
+            end = time.monotonic() + 9
+            while time.monotonic() < end:  # far less than what lies in between
+                self.assertTrue(s.recv(4096))
+                time.sleep(0.05)
+            self.assertEqual(len(self.upstream.worked()), 1)
+            self.assertEqual(waits()[0], 200)
+        self.check_turn(server)
+
     def test_slow_answer(self):
         """an_answer_that_is_made_slowly_is_no_slow_client"""
         server = self.serve(**self.HURRY)
