@@ -175,6 +175,10 @@ void kn_meter_count(kn_meter *m, kn_observed what, const char *name) {
     }
 }
 
+void kn_meter_count_digest(kn_meter *m, const kn_digest *digest) {
+    record(m, digest);
+}
+
 void kn_meter_refresh(kn_meter *m, kn_catalog_wait *w) {
     if (kn_meter_catalog_is_fresh(m)) {
         w->ready(w);

@@ -27,6 +27,9 @@ void kn_meter_free(kn_meter *m);
 /* A request was accepted. name: with KN_OBSERVED_MODEL. */
 void kn_meter_count(kn_meter *m, kn_observed what, const char *name);
 
+/* The same where it is known which listed model served it. */
+void kn_meter_count_digest(kn_meter *m, const kn_digest *digest);
+
 /* Something that may change the catalogue begins or has ended. */
 void kn_meter_catalog_changes(kn_meter *m);
 

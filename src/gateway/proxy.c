@@ -133,7 +133,11 @@ static void on_response(kn_exchange *x, const kn_head *head) {
         return;
     const kn_observer *o = &r->g->observer;
     bool observed = r->kind.observed && !r->compressed;
-    kn_meter_count(r->g->meter, observed ? kn_observer_result(o) : KN_OBSERVED_UNCLEAR, o->name);
+    kn_observed what = observed ? kn_observer_result(o) : KN_OBSERVED_UNCLEAR;
+    if (what == KN_OBSERVED_MODEL && r->stage == KN_STAGE_WORKER)
+        kn_meter_count_digest(r->g->meter, &r->job.digest); /* known, also where the upstream does not answer */
+    else
+        kn_meter_count(r->g->meter, what, o->name);
 }
 
 static void on_collected(kn_exchange *x, kn_span body, bool complete) {
@@ -142,17 +146,26 @@ static void on_collected(kn_exchange *x, kn_span body, bool complete) {
         enter(r);
 }
 
+/* Whether nothing of it goes on. What works on a request that is cut, a whole document whose end was never told, is
+ * broken off with it: the upstream then ends its answer, well-formed, while its runner may compute or hang. Of a file
+ * there is nothing to be computed. */
+static bool is_certain(const kn_request *r, kn_upstream_end end) {
+    return end == KN_UPSTREAM_COMPLETE || end == KN_UPSTREAM_UNSENT || (end == KN_UPSTREAM_CUT && r->kind.file);
+}
+
 static void on_upstream_end(kn_exchange *x, kn_upstream_end end) {
     kn_request *r = *kn_exchange_user(x);
     if (r->kind.class == KN_ROUTE_EXEMPT)
         return;
-    bool certain = end == KN_UPSTREAM_COMPLETE || end == KN_UPSTREAM_UNSENT, is_worker = r->stage == KN_STAGE_WORKER;
+    bool certain = is_certain(r, end), is_worker = r->stage == KN_STAGE_WORKER;
     explicit_bzero(&r->g->observer, sizeof r->g->observer);
     if (may_change_catalog(r))
         kn_meter_catalog_changes(r->g->meter);
     if (!certain && !is_worker)
         kn_gateway_log(r->g, "recovery required: the end of a request is not certain (%s)",
-                       end == KN_UPSTREAM_BROKEN ? "broken" : "aborted");
+                       end == KN_UPSTREAM_CUT      ? "cut"
+                       : end == KN_UPSTREAM_BROKEN ? "broken"
+                                                   : "aborted");
     if (is_worker)
         kn_managed_ended(r, certain);
     else

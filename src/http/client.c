@@ -77,17 +77,20 @@ static bool is_waited_for(const kn_exchange *x, bool reads) {
     return x->phase == KN_FORWARDING && x->link && (x->socket.held || (reads && !x->expects_continue));
 }
 
-/* Bytes of both bodies that have come or gone. */
+/* Bytes of both bodies that have come or gone. The kernel takes megabytes of an answer and tells of room only when a
+ * good part of them has gone, for a slow network after a minute; so it is asked what it still has. */
 static uint64_t moved(const kn_exchange *x) {
-    uint64_t all = KN_MAX(x->facts.request_bytes, x->collected.len) + x->facts.response_bytes;
-    return all - KN_MIN(all, x->socket.held_len - x->socket.held_at);
+    uint64_t came = KN_MAX(x->facts.request_bytes, x->collected.len), went = x->facts.response_bytes;
+    return came + (went ? went - KN_MIN(went, kn_socket_untaken(&x->socket)) : 0);
 }
 
 static uint64_t end_of_patience_ms(kn_exchange *x, bool reads) {
     kn_patience p = kn_server_limits_of(x->server)->patience;
     if (x->how.unhurried)
         p.most_ms = 0;
-    kn_waiting_note(&x->waiting, &p, now_ms(x), is_waited_for(x, reads), moved(x));
+    bool on = is_waited_for(x, reads);
+    if (on || x->waiting.on || x->socket.held) /* whoever keeps up is not looked at */
+        kn_waiting_note(&x->waiting, &p, now_ms(x), on, moved(x));
     return kn_waiting_due_ms(&x->waiting, &p);
 }
 
@@ -536,12 +539,18 @@ static void step(kn_task *t) {
     kn_client_arrange(x);
 }
 
+/* Nothing has been heard of the client for as long as it has, but it may be taking its answer all the same. */
+static bool still_takes(kn_exchange *x) {
+    return moved(x) > x->waiting.moved && end_of_patience_ms(x, wants_input(x)) > now_ms(x);
+}
+
 static void timed_out(kn_timer *t) {
     kn_exchange *x = KN_HOLDER(t, kn_exchange, timer);
     if (x->phase == KN_LINGERING || kn_client_is_idle(x)) {
         close_client(x);
     } else if (x->socket.held) {
-        kn_client_leave(x);
+        if (!still_takes(x))
+            kn_client_leave(x);
     } else if (x->phase == KN_READING_HEAD) {
         refuse(x, 408, kn_input_window(&x->in));
         kn_client_later(x);

@@ -18,6 +18,8 @@ typedef struct kn_service kn_service;
 typedef enum kn_upstream_end {
     KN_UPSTREAM_COMPLETE, /* its answer came to its end, whether or not the client took it */
     KN_UPSTREAM_UNSENT,   /* it never got a byte: nothing can be running there */
+    KN_UPSTREAM_CUT,      /* its answer came to its end, but to a request that we had cut, for its client was gone: what
+                             was accepted of that may have been broken off anywhere, and still go on */
     KN_UPSTREAM_BROKEN,   /* it cut or garbled its answer, or was silent for too long: it may still be working */
     KN_UPSTREAM_ABORTED,  /* we closed the connection: client gone, drain out of time, server stopped; it may still be
                              working */

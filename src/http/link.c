@@ -27,8 +27,10 @@ struct kn_link {
     uint32_t most; /* to be read at once */
     uint8_t state;
     uint8_t interim;
-    uint8_t end; /* what to tell the owner, in state ENDING */
-    bool late;   /* because it took too long */
+    uint8_t end;   /* what to tell the owner, in state ENDING */
+    bool late;     /* because it took too long */
+    bool cut;      /* the request ended before it was complete, by our doing, … */
+    bool accepted; /* … and has an answer that does not refuse it */
     bool to_head, reused, sent, deaf, paused, keep_alive, request_complete;
 };
 
@@ -236,7 +238,7 @@ kn_link *kn_link_open(kn_upstream *u, const kn_link_owner *owner, void *ctx, boo
     k->owner = owner;
     k->ctx = ctx;
     k->to_head = to_head;
-    k->late = k->sent = k->deaf = k->paused = k->request_complete = false;
+    k->late = k->sent = k->deaf = k->paused = k->request_complete = k->cut = k->accepted = false;
     k->interim = 0;
     k->most = KN_HTTP_READ_MIN;
     k->drain_until_ms = 0;
@@ -295,7 +297,8 @@ void kn_link_drain(kn_link *k, uint64_t until_ms) {
     k->paused = false;
     if (!k->sent) {
         fail(k, KN_UPSTREAM_UNSENT);
-    } else if (!k->request_complete && !k->deaf && k->state != ENDING) {
+    } else if (!k->request_complete && !k->deaf && k->state == HEAD) {
+        k->cut = true;
         become_deaf(k);
         shutdown(k->socket.watch.fd, SHUT_WR);
     }
@@ -315,6 +318,7 @@ static void finish(kn_link *k, bool nothing_left) {
     const kn_link_owner *owner = k->owner;
     void *ctx = k->ctx;
     kn_upstream *u = k->upstream;
+    kn_upstream_end end = k->cut && k->accepted ? KN_UPSTREAM_CUT : KN_UPSTREAM_COMPLETE;
     if (k->keep_alive && nothing_left && k->request_complete && !k->deaf && !k->socket.held &&
         u->idle_count < u->limits.idle_connections) {
         k->owner = NULL;
@@ -331,7 +335,7 @@ static void finish(kn_link *k, bool nothing_left) {
     } else {
         close_link(k);
     }
-    owner->ended(ctx, KN_UPSTREAM_COMPLETE, 0);
+    owner->ended(ctx, end, 0);
 }
 
 /* Reads a head at the start of the window. Returns the bytes used, 0 if it is not complete; -1: it is none. */
@@ -346,6 +350,7 @@ static ptrdiff_t read_head(kn_link *k, kn_window w) {
     k->scan = (kn_head_scan){ 0 };
     if (h->status >= 200) {
         k->state = BODY;
+        k->accepted = h->status < 300;
         k->keep_alive = h->keep_alive;
         kn_body_begin(&k->body, h->framing, h->content_length);
     } else if (++k->interim > INTERIM_MAX) {

@@ -43,7 +43,8 @@ void kn_link_pause(kn_link *k);
 void kn_link_resume(kn_link *k);
 
 /* Nobody waits for the answer any more, but its end must be seen: at most until then. A request that is not complete
- * ends here, as if its sender had gone. */
+ * ends here, as if its sender had gone, unless its answer has begun: work that has been accepted would be broken off in
+ * the middle, and come to its end if it is left alone. */
 void kn_link_drain(kn_link *k, uint64_t until_ms);
 
 /* Closes the connection; `ended` does not come. */

@@ -31,7 +31,8 @@ typedef struct kn_waiting {
     bool on;
 } kn_waiting;
 
-/* From now on the client is waited for, or is not; `moved`: bytes of both bodies since the exchange began. */
+/* From now on the client is waited for, or is not; `moved`: bytes of both bodies since the exchange began. While the
+ * client is not waited for, this may be left out. */
 void kn_waiting_note(kn_waiting *w, const kn_patience *p, uint64_t now_ms, bool on, uint64_t moved);
 
 /* When patience is at its end, if no byte comes or goes until then; UINT64_MAX: never. */

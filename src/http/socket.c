@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum { FEW_BYTES = 1024 };
@@ -170,6 +171,13 @@ void kn_socket_drop_held(kn_socket *s) {
     free(s->held);
     s->held = NULL;
     s->held_at = s->held_len = 0;
+}
+
+uint64_t kn_socket_untaken(const kn_socket *s) {
+    int in_kernel = 0;
+    if (ioctl(s->watch.fd, TIOCOUTQ, &in_kernel) || in_kernel < 0)
+        in_kernel = 0;
+    return s->held_len - s->held_at + (uint64_t)in_kernel;
 }
 
 /* Nothing waits to be sent. And what stays on this machine meets no congestion, so that the plainest control of it will

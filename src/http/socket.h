@@ -68,6 +68,9 @@ bool kn_socket_flush(kn_socket *s, bool *ret);
 
 void kn_socket_drop_held(kn_socket *s);
 
+/* How many of the bytes that were sent the peer's side does not have yet. */
+uint64_t kn_socket_untaken(const kn_socket *s);
+
 /* For a TCP socket that listens or connects there: what may be tuned of it. */
 void kn_socket_tune(int fd, const kn_address *a);
 

@@ -10,6 +10,7 @@ KUNO names the program. The stand-in does what a request's field X-Stub says:
     bulk=N            answer with so many MiB
     status=N          answer with this status
     drop              close the connection without an answer
+    hasty             work on a body that is a whole document, although its end has not been told
 
 and counts how many requests that are no metadata it has at work at the same time."""
 
@@ -57,12 +58,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def read_body(self):
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
             body = b""
-            while size := int(self.rfile.readline(), 16):
+            while size := int(self.rfile.readline() or b"0", 16):
                 body += self.rfile.read(size)
                 self.rfile.readline()
-            self.rfile.readline()
+            self.is_cut = not self.rfile.readline()
             return body
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        self.is_cut = len(body) < length
+        return body
 
     def answer(self, status, document):
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -90,7 +94,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if path == "/api/generate" and stub.unloads:
                 self.unload(json.loads(body))
                 return
-            self.work(dict(re.findall(r"(\w+)(?:=(\S+))?", self.headers.get("X-Stub", ""))))
+            words = dict(re.findall(r"(\w+)(?:=(\S+))?", self.headers.get("X-Stub", "")))
+            if self.is_cut and "hasty" not in words:
+                words = {"status": "400"}
+            self.work(words)
         except OSError:
             stub.gone += 1
             self.close_connection = True

@@ -310,6 +310,32 @@ class Slow(Case):
             self.assertEqual(waits()[0], 200)
         self.check_turn(server)
 
+    def test_hasty(self):
+        """one_that_is_worked_on_although_its_end_is_missing_lets_nobody_in_behind_it"""
+        for leaves in True, False:
+            server = self.serve(**self.HURRY)
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+                s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: hasty\r\n"
+                          b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"model\":\"tiny\"}\r\n")
+                wait_until(lambda: server.admission()["active"], "its turn")
+                if not leaves:
+                    self.assertIn(b"HTTP/1.1 408 ", s.recv(65536))
+            wait_until(lambda: server.admission()["recovery_required"], "the doubt")
+            self.assertTrue(server.marker())
+            self.assertEqual(server.generate()[0], 503)
+            server.wait_said("the end of a request is not certain (cut)")
+            server.stop()
+            (server.state / "upstream-in-flight").unlink()
+
+    def test_whole_upload(self):
+        """nor_is_anything_in_doubt_where_a_file_was_there_already"""
+        server = self.serve(**self.HURRY)
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+            s.sendall(b"POST /api/blobs/sha256:%s HTTP/1.1\r\nHost: h\r\nX-Stub: hasty\r\n"
+                      b"Content-Length: 1000\r\n\r\nx" % (b"a" * 64))
+            wait_until(lambda: server.admission()["active"], "its turn")
+        self.check_turn(server)
+
     def test_silent_upload(self):
         """so_does_one_that_does_not_come"""
         server = self.serve(**self.HURRY)
@@ -347,6 +373,24 @@ class Slow(Case):
             with contextlib.suppress(OSError):
                 while s.recv(10) and len(self.upstream.worked()) < 2 and time.monotonic() < end:
                     time.sleep(0.05)
+            self.assertEqual(waits()[0], 200)
+        self.check_turn(server)
+
+    def test_steady_reader(self):
+        """one_that_takes_it_slowly_and_steadily_does_not_until_it_stops"""
+        server = self.serve(client_wait_ms=4000, client_min_rate=1000)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(PATIENCE)
+            s.connect(("127.0.0.1", server.listen))
+            s.sendall(b"GET /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: bulk=64\r\n\r\n")
+            wait_until(lambda: self.upstream.active, "its turn")
+            waits = self.in_background(server.generate)
+            end = time.monotonic() + 9
+            while time.monotonic() < end:  # far less than what lies in between
+                self.assertTrue(s.recv(4096))
+                time.sleep(0.05)
+            self.assertEqual(len(self.upstream.worked()), 1)
             self.assertEqual(waits()[0], 200)
         self.check_turn(server)
 

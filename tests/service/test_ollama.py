@@ -5,12 +5,13 @@ import json
 import pathlib
 import re
 import shutil
+import socket
 import tempfile
 import time
 import unittest
 
 import tap
-from harness import Server, wait_until
+from harness import PATIENCE, Server, wait_until
 from ports import free_ports
 from real_ollama import WHY_NOT, RealOllama
 
@@ -209,6 +210,26 @@ class Drain(Behind):
         self.assertGreater(time.monotonic() - left, 1.4)
         self.assertFalse(server.admission()["active"])
         wait_until(self.ollama.is_idle, "the end of the computation")
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Cut(Behind):
+    """Alone for the same reason."""
+
+    def test_cut(self):
+        """nobody_is_let_in_behind_a_request_that_it_has_begun_without_its_end"""
+        self.server.stop()
+        server = Server(self, client_wait_ms=1000).wait_ready()
+        short = {"model": "kuno-tiny", "prompt": "x", "options": SHORT}
+        self.assertEqual(self.ollama.ask(server.listen, "POST", "/api/generate", short)[0], 200)
+        body = json.dumps({"model": "kuno-tiny", "prompt": "x"}).encode()
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+            s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                      b"%x\r\n%s\r\n" % (len(body), body))
+            self.assertIn(b"HTTP/1.1 408 ", s.recv(65536))
+        server.wait_idle()
+        status, _, _ = self.ollama.ask(server.listen, "POST", "/api/generate", short)
+        self.assertEqual((status, server.admission()["recovery_required"]), (503, True))
 
 
 if __name__ == "__main__":

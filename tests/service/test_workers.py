@@ -25,6 +25,19 @@ class Routing(Workers):
         self.assertEqual(len(self.notes(start="load")), 2)
         self.assertEqual(self.upstream.worked(), [])
 
+    def test_attributed(self):
+        """what_a_worker_has_served_is_counted_as_its_model_also_without_a_fresh_list"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        wait_until(lambda: server.own("GET", "usage")[1]["models"], "the first use")
+        server.ask("POST", "/api/copy", {"source": "tiny", "destination": "more"})  # whereby the list may be another
+        self.upstream.close()
+        self.place(server.generate(model="tiny"))
+        usage = server.own("GET", "usage")[1]
+        self.assertEqual([(one["digest"], one["calls"]) for one in usage["models"]],
+                         [(self.upstream.models["tiny:latest"], 2)])
+        self.assertEqual(usage["unattributed_calls"], 0)
+
     def test_routes(self):
         """all_routes_of_models_go_to_workers_and_their_answers_come_back_unchanged"""
         server = self.start()

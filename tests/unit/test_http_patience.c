@@ -234,6 +234,21 @@ static void one_that_takes_enough_has_not_before_the_end_of_all_time(void **stat
     assert_in_range(read_for(40000, 1000), 60, 75);
 }
 
+/* Its socket has room again only after 160 kB, which is 20 seconds. */
+static void one_that_takes_it_steadily_is_seen_to_long_before_its_socket_has_room(void **state) {
+    (void)state;
+    begin_large_answer();
+    assert_in_range(read_for(8000, 1000), 60, 75);
+}
+
+static void and_has_left_when_it_stops(void **state) {
+    (void)state;
+    begin_large_answer();
+    assert_int_equal(read_for(8000, 40), 40);
+    assert_in_range(read_for(0, 1000), 5, 20); /* the grace, and as long until somebody looks */
+    assert_string_equal(s.r.told, "request 1, response 200, aborted 0, end 200");
+}
+
 static void an_answer_that_nobody_waits_for_any_more_may_be_read_slowly(void **state) {
     (void)state;
     enum { BYTES = 300000 };
@@ -324,6 +339,8 @@ int main(void) {
         IMPATIENT(an_answer_that_is_made_slowly_is_no_slow_reader),
         IMPATIENT(a_client_that_takes_a_few_bytes_now_and_then_has_left),
         IMPATIENT(one_that_takes_enough_has_not_before_the_end_of_all_time),
+        IMPATIENT(one_that_takes_it_steadily_is_seen_to_long_before_its_socket_has_room),
+        IMPATIENT(and_has_left_when_it_stops),
         IMPATIENT(an_answer_that_nobody_waits_for_any_more_may_be_read_slowly),
         IMPATIENT(a_body_that_is_collected_must_come_in_time_too),
         IMPATIENT(one_that_was_asked_for_is_waited_for_no_longer),
