@@ -318,6 +318,7 @@ export default {
     "download.pause": "Pause",
     "download.resume": "Resume",
     "download.stalled": "stalled",
+    "download.by_hand": "Get it by hand",
 
     "settings.title": "Settings",
     "settings.page": "This page",

@@ -45,7 +45,7 @@ async function readModels() {
     tell("models");
 }
 
-export async function readDownloads() {
+async function readDownloads() {
     const { items } = await get("downloads?limit=200");
     state.downloads = new Map(items.map((one) => [one.id, one]));
     tell("downloads");

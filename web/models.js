@@ -3,8 +3,8 @@
 import { call, get, order, post, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
 import { bytes, duration } from "./format.js";
-import { readDownloads, readModels } from "./live.js";
-import { state, watch } from "./state.js";
+import { readModels } from "./live.js";
+import { state, tell, watch } from "./state.js";
 import { t } from "./texts.js";
 import {
     announce,
@@ -274,6 +274,9 @@ function makeProfile(roles) {
 
 // ---- downloads ----
 
+// Opened by people only; nothing is asked of another host before.
+const outside = (address, text) => el("a", { href: address, target: "_blank", rel: "noreferrer" }, text);
+
 function acceptLicence(entry) {
     let agreed = false;
     return dialog(entry.title, (close) => {
@@ -294,7 +297,7 @@ function acceptLicence(entry) {
                 "dl",
                 {},
                 el("dt", {}, t("models.licence")),
-                el("dd", {}, el("strong", {}, entry.license)),
+                el("dd", {}, outside(entry.license_page, entry.license)),
                 el("dt", {}, t("models.size")),
                 el("dd", {}, bytes(entry.bytes)),
                 el("dt", {}, t("models.for")),
@@ -319,12 +322,8 @@ function downloadRow(download) {
     const title = el("p", { class: "job-title" });
     const tools = el("div", { class: "row" }),
         problem = el("div");
-    const act = (what) =>
-        busily(async () => {
-            const now = await post(`downloads/${download.id}/${what}`);
-            state.downloads.set(now.id, now);
-            update(now);
-        });
+    // What comes of it is told by events, which may be here before the answer.
+    const act = (what) => busily(() => post(`downloads/${download.id}/${what}`));
     const forget = busily(async () => {
         await remove(`downloads/${download.id}`);
         state.downloads.delete(download.id);
@@ -362,7 +361,19 @@ function downloadRow(download) {
         bar.hidden = !GOING.has(now.state);
         fill(
             problem,
-            now.error && el("p", { class: "note error" }, icon("warning"), el("span", {}, now.error.message)),
+            now.error &&
+                el(
+                    "p",
+                    { class: "note error" },
+                    icon("warning"),
+                    el(
+                        "span",
+                        {},
+                        now.error.message,
+                        " ",
+                        now.error.manual_page && outside(now.error.manual_page, t("download.by_hand")),
+                    ),
+                ),
         );
         fill(
             tools,
@@ -378,15 +389,17 @@ function downloadRow(download) {
     return { row, update };
 }
 
-function catalogRow(entry, read) {
+// The artifacts that are being fetched, or will be.
+const onTheWay = () => [...state.downloads.values()].filter((one) => GOING.has(one.state)).map((one) => one.artifact);
+
+function catalogRow(entry) {
     const fetch = busily(async () => {
         if (!entry.license_accepted && !(await acceptLicence(entry))) return;
         const download = await order("downloads", { artifact: entry.id, accept_license: true });
+        if (state.downloads.has(download.id)) return; // an event was faster, and may know more
         state.downloads.set(download.id, download);
-        await readDownloads();
-        read();
+        tell("downloads", download);
     });
-    const going = [...state.downloads.values()].some((one) => one.artifact === entry.id && GOING.has(one.state));
     return el(
         "li",
         {},
@@ -409,7 +422,11 @@ function catalogRow(entry, read) {
         ),
         entry.installed
             ? el("span", { class: "chip good" }, t("models.installed"))
-            : button(t("models.fetch"), fetch, { symbol: "download", kind: "small", disabled: going }),
+            : button(t("models.fetch"), fetch, {
+                  symbol: "download",
+                  kind: "small",
+                  disabled: onTheWay().includes(entry.id),
+              }),
     );
 }
 
@@ -435,7 +452,6 @@ export function open(place) {
     function showDownloads(change) {
         if (change && rows.has(change.id)) {
             rows.get(change.id).update(change);
-            if (change.state === "completed") readCatalog();
             return;
         }
         rows.clear();
@@ -457,11 +473,7 @@ export function open(place) {
             fill(
                 catalog,
                 items.length
-                    ? el(
-                          "ul",
-                          { class: "files" },
-                          items.map((entry) => catalogRow(entry, readCatalog)),
-                      )
+                    ? el("ul", { class: "files" }, items.map(catalogRow))
                     : el("p", { class: "muted" }, t("models.no_catalog")),
             );
         } catch (error) {
@@ -472,11 +484,22 @@ export function open(place) {
         }
     }
 
+    let going = onTheWay().join();
+
+    // What can be fetched is another thing whenever something begins, ends, fails or is taken up again.
+    function followDownloads(change) {
+        showDownloads(change);
+        const now = onTheWay().join();
+        if (now === going) return;
+        going = now;
+        readCatalog();
+    }
+
     scanForm(folder);
     showProfiles();
     showDownloads();
     fill(catalog, loading());
     readCatalog();
-    const ends = [watch("models everything", showProfiles), watch("downloads", showDownloads)];
+    const ends = [watch("models everything", showProfiles), watch("downloads", followDownloads)];
     return () => ends.forEach((end) => end());
 }

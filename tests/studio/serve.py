@@ -40,19 +40,22 @@ class Serve(Rig):
     program = PROGRAM
     ports = None
 
-    def __init__(self, within=None, **more):
+    def __init__(self, within=None, mirror=None, **more):
         self.more = more
-        super().__init__(within)
+        super().__init__(within, mirror)
 
     def begin(self):
         self.ports = self.ports or free_ports(4)
         self.listen, self.control, upstream, self.port = self.ports
+        studio = {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")}
+        if self.mirror:
+            studio["mirror"] = self.mirror
         config = {
             "listen": f"127.0.0.1:{self.listen}",
             "control": f"127.0.0.1:{self.control}",
             "upstream": f"127.0.0.1:{upstream}",
             "state_dir": self.folder,
-            "studio": {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")},
+            "studio": studio,
             **self.more,
         }
         path = os.path.join(self.folder, "config.json")
@@ -129,6 +132,12 @@ class Probed(Serve):
                 with open(os.path.join(self.folder, name + ".safetensors"), "wb") as model:
                     model.write(b"x")
         super().begin()
+
+
+class Catalogued(Serve):
+    """With the tests' own catalogue (tests/catalog/files.py), whose files come from `mirror`."""
+
+    program = os.environ.get("KUNO_CATALOG")
 
 
 def is_alive(pid):

@@ -1,78 +1,121 @@
 """Models on the studio's page: folders, profiles, downloads."""
 
-import json
+import contextlib
+import hashlib
 import os
+import pathlib
+import re
 import tempfile
 
+import files
 import tap
-from studio.serve import Serve
+from server import Server
+from studio.serve import Catalogued, Serve
 from web.browser import BrowserCase, shot, why_not
 
 if not why_not():
     from playwright.sync_api import expect
 
-MIB = 1 << 20
-ENTRY = {"id": "small-vae", "title": "A small VAE", "role": "vae", "bytes": 300 * MIB, "sha256": "ab" * 32,
-         "license": "Apache-2.0", "installed": False, "license_accepted": False}
+KIB = 1 << 10
 
 
-class Downloads:
-    """Answers in place of the service: the page is tried, not the downloads."""
+def slowly(_, reply):
+    reply.bytes_per_second = 64 * KIB
 
-    def __init__(self, page):
-        self.orders, self.acts, self.one = [], [], None
-        page.route("**/api/v1/catalog", lambda route: self.say(route, {"items": [ENTRY]}))
-        page.route("**/api/v1/downloads**", self.answer)
-        page.route("**/api/v1/downloads/**", self.answer)
 
-    def say(self, route, answer, status=200):
-        route.fulfill(status=status, body=json.dumps(answer), content_type="application/json")
-
-    def answer(self, route):
-        request = route.request
-        last = request.url.split("?")[0].rsplit("/", 1)[1]
-        if request.method == "GET":
-            self.say(route, {"items": [self.one] if self.one else [], "next_cursor": None})
-        elif request.method == "DELETE":
-            self.one = None
-            route.fulfill(status=204)
-        elif last == "downloads":
-            self.orders.append(request.post_data_json)
-            self.one = {"id": "dl_" + "0" * 26, "artifact": "small-vae", "state": "running", "bytes_done": 100 * MIB,
-                        "bytes_total": 300 * MIB, "bytes_per_second": 50 * MIB, "path": "/models/small-vae",
-                        "created_at": "2026-01-01T00:00:00Z"}
-            self.say(route, self.one, 202)
-        else:
-            self.acts.append(last)
-            self.one = {**self.one, "state": {"pause": "paused", "resume": "running", "cancel": "cancelled"}[last]}
-            self.say(route, self.one)
+def gone(_, reply):
+    reply.status, reply.body = 404, b""
 
 
 class Models(BrowserCase):
-    def test_a_licence_is_shown_before_anything_is_fetched(self):
-        with Serve() as rig, self.visit(rig) as page:
-            downloads = Downloads(page)
+    @contextlib.contextmanager
+    def fetching(self, behave):
+        """The page's models in front of a service that fetches from a server of the tests, after "Fetch" at one."""
+        with (Server("small", behave) as server, Catalogued(mirror=server.url) as rig,
+              self.visit(rig, may_complain=True) as page):
             page.click(".nav a[data-name=models]")
-            page.click("text=Fetch")
-            dialog = page.locator("dialog")
-            expect(dialog).to_contain_text("Apache-2.0")
+            entry = page.locator(".files li", has_text="The small one")
+            entry.get_by_role("button", name="Fetch").click()
+            yield server, rig, page, entry
+
+    def agree(self, page):
+        page.get_by_role("dialog").get_by_role("checkbox").check()
+        page.locator("dialog .primary").click()
+
+    def place(self, rig):
+        return pathlib.Path(rig.folder) / "studio" / "models" / "vae"
+
+    def assert_complete(self, rig):
+        content = (self.place(rig) / "small.safetensors").read_bytes()
+        self.assertEqual(hashlib.sha256(content).hexdigest(), files.sha256("small"))
+
+    def test_a_licence_is_shown_before_anything_is_fetched(self):
+        with self.fetching(slowly) as (server, rig, page, entry):
+            dialog = page.get_by_role("dialog")
+            expect(dialog.get_by_role("link", name="Free Licence")).to_have_attribute("href",
+                                                                                      "https://example.org/licence")
+            expect(dialog).to_contain_text(files.sha256("small"))
             expect(dialog.locator(".primary")).to_be_disabled()
+            self.check_access(page, "licence")
             shot(page, "licence")
-            dialog.get_by_role("checkbox").check()
-            dialog.locator(".primary").click()
+            dialog.get_by_role("button", name="Cancel").click()
+            expect(dialog).to_have_count(0)
+            self.assertEqual((server.requests, rig.get("/downloads")["items"]), ([], []))
+            entry.get_by_role("button", name="Fetch").click()
+            expect(dialog.locator(".primary")).to_be_disabled()
+
+    def test_a_download_is_watched_paused_resumed_and_comes_whole(self):
+        with self.fetching(slowly) as (server, rig, page, entry):
+            self.agree(page)
             row = page.locator(".job")
-            expect(row).to_contain_text("Fetching · 105 MB / 315 MB")
-            self.assertEqual(downloads.orders, [{"artifact": "small-vae", "accept_license": True}])
+            expect(row).to_contain_text(re.compile(r"Fetching · [1-9][\d.]* [kM]B / 3\.0 MB · [\d.]+ kB/s · .+"))
+            expect(entry.get_by_role("button", name="Fetch")).to_be_disabled()
             row.get_by_label("Pause").click()
             expect(row).to_contain_text("Paused")
             shot(page, "download")
+            page.reload()
+            expect(row).to_contain_text(re.compile(r"Paused · [1-9][\d.]* [kM]B / 3\.0 MB"))
+            self.assertEqual(rig.get("/downloads")["items"][0]["state"], "paused")
+            self.assertFalse((self.place(rig) / "small.safetensors").exists())
+            asked = len(server.requests)
+            server.behave = None
             row.get_by_label("Resume").click()
-            expect(row).to_contain_text("Fetching")
-            row.get_by_label("Cancel").click()
-            expect(row).to_contain_text("Cancelled")
+            expect(row).to_contain_text("Done")
+            expect(entry).to_contain_text("Installed")
+            self.assert_complete(rig)
+            self.assertGreater(min(request.first for request in server.requests[asked:]), 0)
             row.get_by_label("Remove from the list").click()
             expect(row).to_have_count(0)
-            self.assertEqual(downloads.acts, ["pause", "resume", "cancel"])
+            self.assert_complete(rig)
+
+    def test_a_download_that_is_cancelled_leaves_nothing_and_can_be_begun_again(self):
+        with self.fetching(slowly) as (server, rig, page, entry):
+            self.agree(page)
+            row = page.locator(".job")
+            expect(row).to_contain_text(re.compile(r"Fetching · [1-9]"))
+            row.get_by_label("Cancel").click()
+            expect(row).to_contain_text("Cancelled")
+            server.behave = None
+            entry.get_by_role("button", name="Fetch").click()  # the licence has been accepted
+            expect(row.first).to_contain_text("Done")
+            expect(row).to_have_count(2)
+            self.assert_complete(rig)
+            self.assertEqual([one.name for one in self.place(rig).iterdir()], ["small.safetensors"])
+
+    def test_a_download_that_fails_says_why_and_where_the_file_is(self):
+        with self.fetching(gone) as (server, rig, page, _):
+            self.agree(page)
+            row = page.locator(".job")
+            expect(row).to_contain_text("Failed")
+            expect(row.locator(".error")).not_to_be_empty()
+            expect(row.get_by_role("link", name="Get it by hand")).to_have_attribute(
+                "href", f"https://models.example.org/tests/models/tree/{files.REVISION}")
+            shot(page, "download-failed")
+            server.behave = None
+            row.get_by_label("Resume").click()
+            expect(row).to_contain_text("Done")
+            expect(row.locator(".error")).to_have_count(0)
+            self.assert_complete(rig)
 
     def test_files_of_a_folder_become_a_profile(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder, self.visit(rig) as page:
