@@ -109,6 +109,7 @@ static const kn_route routes[] = {
     { "POST", A1111 "/txt2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
     { "POST", A1111 "/img2img", kn_a1111_draw, KN_COMPAT_BODY_MAX },
     { "POST", A1111 "/extra-single-image", kn_a1111_extra, KN_COMPAT_BODY_MAX },
+    { "POST", A1111 "/png-info", kn_a1111_png_info, KN_COMPAT_BODY_MAX },
     { "GET", A1111 "/options", kn_a1111_options, 0 },
     { "POST", A1111 "/options", kn_a1111_set_options, SETTINGS_MAX },
     { "GET", A1111 "/progress", kn_a1111_progress, 0 },

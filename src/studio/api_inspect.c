@@ -126,7 +126,8 @@ static json_t *tell_found(json_t *found, const kn_model_list *list) {
         recipe = checked_request(found, profile, notes, unsupported);
     }
     json_int_t references = json_integer_value(json_object_get(found, "reference_count"));
-    json_object_del(found, "recipe"); /* it is for another route */
+    json_object_del(found, "recipe"); /* these are for other routes */
+    json_object_del(found, "settings");
     return json_pack("{s:s, s:o, s:o, s:I, s:o, s:o}", "source", *source ? source : "none", "recipe", recipe, "raw",
                      empty ? json_null() : json_incref(found), "references_needed", references, "unsupported",
                      unsupported, "notes", notes);
@@ -162,22 +163,26 @@ static void inspected(void *ctx, const char *found, size_t len, const char *mess
     kn_buf_clear(&v->body);
     bool ok = found ? kn_buf_add(&v->body, found, len) : kn_buf_add_text(&v->body, message);
     if (ok)
-        kn_visit_send(v, found ? work_found : work_refuse, NULL);
+        kn_visit_send(v, found ? v->work : work_refuse, NULL);
     else
         kn_visit_refuse(v, 503, "out_of_memory", "Memory is short", NULL, NULL);
 }
 
-static void after_known(kn_visit *v) {
+void kn_visit_inspect(kn_visit *v, bool (*work)(kn_visit *, kn_store *, kn_error *)) {
     const kn_studio_runner *r = &v->studio->runner;
-    if (v->flag) {
-        kn_visit_answer(v);
-        return;
-    }
+    v->work = work;
     v->in_flight = true;
     if (!r->inspect || !r->inspect(r->ctx, v->body.data, v->body.len, inspected, v)) {
         v->in_flight = false;
         kn_visit_refuse(v, 503, "engine_busy", "The image worker cannot look at the picture now", NULL, NULL);
     }
+}
+
+static void after_known(kn_visit *v) {
+    if (v->flag)
+        kn_visit_answer(v);
+    else
+        kn_visit_inspect(v, work_found);
 }
 
 void kn_api_inspect_recipe(kn_exchange *x, kn_span body) {

@@ -151,6 +151,12 @@ bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, con
                             kn_error *err);
 bool kn_visit_is_too_late(kn_visit *v); /* the service ends: it is answered */
 
+/* ---- how pictures were made: api_inspect.c ---- */
+
+/* In the loop: asks the image worker about the file v->body, and goes on with `work` in the disk's thread, where
+ * v->body is what workers/inspect_job.h tells; of a file that is no picture the client hears. */
+void kn_visit_inspect(kn_visit *v, bool (*work)(kn_visit *, kn_store *, kn_error *));
+
 /* ---- sending files: api_files.c ---- */
 
 /* In the disk's thread: opens it. */

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 import unittest
+import zlib
 
 import tap
 from cli.png import png_file
@@ -23,6 +24,18 @@ def size_of(picture):
     """Width and height of a PNG file."""
     assert picture.startswith(b"\x89PNG"), picture[:20]
     return struct.unpack(">II", picture[16:24])
+
+
+SETTINGS = ("a red boat\non a lake\nNegative prompt: blurry\nSteps: 20, Sampler: Euler a, CFG scale: 7, "
+            'Seed: 18446744073709551615, Size: 512x768, Model: "name, with comma"')
+
+
+def with_settings(text):
+    """A PNG file with a text below the key that A1111 chose."""
+    data = b"tEXtparameters\0" + text.encode("ascii")
+    chunk = struct.pack(">I", len(data) - 4) + data + struct.pack(">I", zlib.crc32(data))
+    picture, end = png(16, 16), 12
+    return picture[:-end] + chunk + picture[-end:]
 
 
 def format_of(picture):
@@ -456,6 +469,31 @@ class A1111(Compat):
             self.assertEqual((answer.status, sorted(answer.json)), (422, ["body", "detail", "error", "errors"]), more)
         answer = self.extra(upscaler_1="nobody")
         self.assertEqual((answer.status, answer["error"]), (409, "missing_model"))
+
+    def png_info(self, picture):
+        return self.send("POST", "/sdapi/v1/png-info", {"image": base64.b64encode(picture).decode()})
+
+    def test_the_settings_in_a_picture_are_told(self):
+        answer = self.good(self.png_info(with_settings(SETTINGS))).json
+        self.assertEqual(answer, {"info": SETTINGS, "items": {}, "parameters": {
+            "Prompt": "a red boat\non a lake", "Negative prompt": "blurry", "Steps": "20", "Sampler": "Euler a",
+            "CFG scale": "7", "Seed": "18446744073709551615", "Size": "512x768", "Model": "name, with comma"}})
+        nothing = {"info": "", "items": {}, "parameters": {}}
+        self.assertEqual(self.good(self.png_info(png(16, 16))).json, nothing)
+        self.assertEqual(self.good(self.png_info(with_settings("x" * (128 << 10)))).json["info"], "x" * (128 << 10))
+        self.assertEqual(self.good(self.png_info(with_settings("x" * ((128 << 10) + 1)))).json, nothing)
+        many = ", ".join(f"A{i}: 1" for i in range(65))
+        self.assertEqual(self.good(self.png_info(with_settings(many))).json, {**nothing, "info": many})
+
+    def test_what_is_no_picture_has_no_settings(self):
+        for body in ({}, {"image": None}, {"image": ""}, {"image": "!"}, {"image": 1}, {"image": "http://x/y.png"},
+                     {"image": base64.b64encode(b"text").decode()},
+                     {"image": base64.b64encode(png(16, 16)[:20]).decode()}):
+            answer = self.send("POST", "/sdapi/v1/png-info", body)
+            self.assertEqual((answer.status, sorted(answer.json)), (422, ["body", "detail", "error", "errors"]), body)
+        self.assertEqual(self.send("POST", "/sdapi/v1/png-info", b"{").status, 400)
+        damaged = with_settings(SETTINGS).replace(b"a red boat", b"a red goat")
+        self.assertEqual(self.png_info(damaged).status, 422)
 
     def test_progress_is_shown_and_interrupted(self):
         idle = self.good(self.send("GET", "/sdapi/v1/progress")).json

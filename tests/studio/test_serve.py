@@ -224,6 +224,12 @@ class Pictures(unittest.TestCase):
                 with open(os.path.join(GOLDEN, "workflow", name), "rb") as file:
                     answer = rig.post("/recipes/inspect", file.read(), type="image/png").json
                 self.assertEqual((answer["source"], (answer["recipe"] or {}).get("prompt")), (source, prompt))
+            with open(os.path.join(GOLDEN, "workflow", "a1111.png"), "rb") as file:
+                order = {"image": base64.b64encode(file.read()).decode()}
+            answer = rig.send("POST", "/sdapi/v1/png-info", order).json
+            self.assertEqual(answer["parameters"]["Model"], "name, with comma")
+            order = {"image": base64.b64encode(b"\x89PNG\r\n\x1a\n and no more").decode()}
+            self.assertEqual(rig.send("POST", "/sdapi/v1/png-info", order).status, 422)
 
     def test_what_is_written_in_a_prompt_is_in_no_log(self):
         canary = "a-canary-named-Tweety"
