@@ -126,6 +126,7 @@ static const kn_route routes[] = {
     { "GET", A1111 "/embeddings", kn_a1111_embeddings, 0 },
     { "GET", SDCPP "/capabilities", kn_sdcpp_capabilities, 0 },
     { "POST", SDCPP "/img_gen", kn_sdcpp_draw, KN_COMPAT_BODY_MAX },
+    { "POST", SDCPP "/vid_gen", kn_sdcpp_vid_gen, KN_COMPAT_BODY_MAX },
     { "POST", SDCPP "/upscale", kn_sdcpp_upscale, KN_COMPAT_BODY_MAX },
     { "GET", SDCPP "/jobs/*", kn_sdcpp_job, 0 },
     { "POST", SDCPP "/jobs/*/cancel", kn_sdcpp_cancel, SMALL_MAX },

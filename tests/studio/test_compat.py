@@ -621,8 +621,13 @@ class Sdcpp(Compat):
         self.assertEqual((job["status"], job["error"]["code"]), ("failed", "generation_failed"))
         self.assertEqual(self.rig.ask("DELETE", "/jobs/" + job["id"]).status, 204)
         self.assertEqual(self.send("GET", "/sdcpp/v1/jobs/" + job["id"]).status, 410)
-        for path in ("/sdcpp/v1/jobs/job_1234_00000001", "/sdcpp/v1/jobs/x", "/sdcpp/v1/vid_gen"):
+        for path in ("/sdcpp/v1/jobs/job_1234_00000001", "/sdcpp/v1/jobs/x", "/sdcpp/v1/vid"):
             self.assertEqual(self.send("GET", path).status, 404)
+
+    def test_videos_are_refused_as_by_a_server_whose_model_makes_none(self):
+        answer = self.send("POST", "/sdcpp/v1/vid_gen", {"prompt": "a boat", "video_frames": 33})
+        self.assertEqual((answer.status, sorted(answer.json)), (400, ["error"]))
+        self.assertEqual(self.send("GET", "/sdcpp/v1/capabilities")["supported_modes"], ["img_gen"])
 
     def test_pictures_go_into_jobs_and_deleted_ones_out_of_results(self):
         one, mask = base64.b64encode(png(64, 64, 30)).decode(), base64.b64encode(png(64, 64, 255)).decode()

@@ -173,7 +173,7 @@ kn_route_fn kn_openai_generate, kn_openai_edit, kn_openai_models, kn_openai_mode
 kn_route_fn kn_a1111_draw, kn_a1111_options, kn_a1111_set_options, kn_a1111_progress, kn_a1111_interrupt,
     kn_a1111_samplers, kn_a1111_schedulers, kn_a1111_models, kn_a1111_upscalers, kn_a1111_upscale_modes,
     kn_a1111_nothing, kn_a1111_embeddings, kn_a1111_extra, kn_a1111_png_info;
-kn_route_fn kn_sdcpp_capabilities, kn_sdcpp_draw, kn_sdcpp_job, kn_sdcpp_cancel, kn_sdcpp_upscale;
+kn_route_fn kn_sdcpp_capabilities, kn_sdcpp_draw, kn_sdcpp_vid_gen, kn_sdcpp_job, kn_sdcpp_cancel, kn_sdcpp_upscale;
 
 /* The names of our samplers and of our ways to space the noise levels, as lists. */
 json_t *kn_compat_samplers(void);

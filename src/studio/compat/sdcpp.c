@@ -276,6 +276,13 @@ void kn_sdcpp_draw(kn_exchange *x, kn_span body) {
         kn_compat_order(v, &way);
 }
 
+/* No model here makes films, as capabilities say. */
+void kn_sdcpp_vid_gen(kn_exchange *x, kn_span body) {
+    kn_visit *v = kn_visit_begin(x, body, NULL);
+    if (v && kn_visit_has_json(v))
+        kn_visit_refuse(v, 400, "mode_unsupported", "Videos are not possible here; img_gen makes pictures", NULL, NULL);
+}
+
 static bool work_job(kn_visit *v, kn_store *s, kn_error *err) {
     return kn_visit_show_job(v, s, v->part[1], err) && write_job(v, s, err);
 }
