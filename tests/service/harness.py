@@ -109,6 +109,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def metadata(self, path):
         stub = self.server.stub
+        if self.is_cut:
+            self.answer(400, {"error": stub.error_text})
+            return
         models = [{"name": name, "model": name, "size": 1000, "digest": digest, "size_vram": 1000,
                    "context_length": 512, "expires_at": "2026-01-01T00:00:00.5+02:00"}
                   for name, digest in stub.models.items()]
