@@ -79,6 +79,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         stub, path = self.server.stub, self.path.split("?")[0]
+        stub.begun.append(path)
         body = self.read_body()
         if self.path != "/api/version" or "Accept" not in self.headers:  # else the server looks whether we are there
             with stub.lock:
@@ -160,7 +161,7 @@ class Upstream(http.server.ThreadingHTTPServer):
     def __init__(self, port):
         super().__init__(("127.0.0.1", port), Handler)
         self.stub, self.lock = self, threading.Lock()
-        self.seen, self.heads, self.connections = [], [], []
+        self.begun, self.seen, self.heads, self.connections = [], [], [], []
         self.active = self.most_active = self.gone = 0
         self.held, self.over = threading.Event(), threading.Event()
         self.error_text = "the upstream's own words"

@@ -317,7 +317,7 @@ class Slow(Case):
             with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
                 s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: hasty\r\n"
                           b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"model\":\"tiny\"}\r\n")
-                wait_until(lambda: server.admission()["active"], "its turn")
+                wait_until(lambda: "/api/generate" in self.upstream.begun, "its turn")
                 if not leaves:
                     self.assertIn(b"HTTP/1.1 408 ", s.recv(65536))
             wait_until(lambda: server.admission()["recovery_required"], "the doubt")
@@ -326,6 +326,7 @@ class Slow(Case):
             server.wait_said("the end of a request is not certain (cut)")
             server.stop()
             (server.state / "upstream-in-flight").unlink()
+            self.upstream.begun.clear()
 
     def test_whole_upload(self):
         """nor_is_anything_in_doubt_where_a_file_was_there_already"""
@@ -333,7 +334,7 @@ class Slow(Case):
         with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(b"POST /api/blobs/sha256:%s HTTP/1.1\r\nHost: h\r\nX-Stub: hasty\r\n"
                       b"Content-Length: 1000\r\n\r\nx" % (b"a" * 64))
-            wait_until(lambda: server.admission()["active"], "its turn")
+            wait_until(lambda: any("blobs" in path for path in self.upstream.begun), "its turn")
         self.check_turn(server)
 
     def test_silent_upload(self):
