@@ -1,5 +1,6 @@
 #include "studio/planner.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -205,11 +206,24 @@ static double aspect_of(const kn_studio_request *r, const kn_plan_setting *with,
     return (double)with->profile->width / with->profile->height;
 }
 
+static double most_pixels(const kn_model_profile *m) {
+    return fmax((double)kn_preset_of(KN_PRESET_QUALITY, m).pixels, (double)MEGAPIXEL_SIDE * MEGAPIXEL_SIDE);
+}
+
 /* Up to the largest preset, and no side beyond what the model's positions reach. */
 static bool fits_model(const kn_model_profile *m, size s) {
     uint32_t most = (uint32_t)m->architecture->max_side;
-    double pixels = fmax((double)kn_preset_of(KN_PRESET_QUALITY, m).pixels, (double)MEGAPIXEL_SIDE * MEGAPIXEL_SIDE);
-    return s.width <= most && s.height <= most && (double)s.width * s.height <= pixels;
+    return s.width <= most && s.height <= most && (double)s.width * s.height <= most_pixels(m);
+}
+
+/* In figures, so that whoever asked knows by how much. */
+static bool refuse_canvas(const kn_model_profile *m, size s, kn_buf *pointer, kn_error *err) {
+    char why[160];
+    snprintf(why, sizeof why,
+             "the result would have %" PRIu32 " by %" PRIu32
+             " pixels; this model can work on %.0f of them, up to %d on a side",
+             s.width, s.height, most_pixels(m), (int)m->architecture->max_side);
+    return refuse(pointer, err, "/outpaint", why);
 }
 
 /* What changes a part of a picture works on all of its pixels, so that the others stay to the byte, if they are not too
@@ -439,7 +453,7 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)
         return refuse(pointer, err, "/size", "one side is more than 50 times the other");
     if (p->kind == KN_KIND_OUTPAINT && !fits_model(with->profile, result))
-        return refuse(pointer, err, "/outpaint", "the result is larger than this model can work on");
+        return refuse_canvas(with->profile, result, pointer, err);
     if (p->kind == KN_KIND_INPAINT && !fits_model(with->profile, result))
         note(
             p, "source_resized",

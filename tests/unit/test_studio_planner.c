@@ -59,6 +59,8 @@ static int done(void **state) {
     return remove_folder(state);
 }
 
+static kn_error refusal; /* of the last plan */
+
 /* With a source of 3000 x 2000 and a second picture of 640 x 480. */
 static bool plan(const char *body, bool upscale, const char *profile, uint64_t memory, kn_studio_plan *ret,
                  char *pointer, size_t room) {
@@ -86,6 +88,7 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
     }
     bool good = kn_plan_request(&r, &with, ret, &where, &err);
     snprintf(pointer, room, "%s", good ? "" : where.data);
+    refusal = err;
     kn_request_free(&r);
     return good;
 }
@@ -123,6 +126,17 @@ static void a_request_says_how_it_is_worked_on(void **state) {
         if (!good)
             assert_string_equal(pointer, rows[i].pointer);
     }
+}
+
+static void a_canvas_too_large_is_refused_in_figures(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    assert_false(plan("{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", false, "turbo", UINT64_MAX, &p,
+                      pointer, sizeof pointer));
+    assert_string_equal(refusal.text,
+                        "the result would have 3104 by 2000 pixels; this model can work on 4194304 of them, "
+                        "up to 4096 on a side");
 }
 
 static void sizes_follow_preset_shape_and_source(void **state) {
@@ -319,6 +333,7 @@ static void wishes_count_as_far_as_the_model_can(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_request_says_how_it_is_worked_on),
+        TEST(a_canvas_too_large_is_refused_in_figures),
         TEST(sizes_follow_preset_shape_and_source),
         TEST(what_is_larger_than_drawn_is_enlarged),
         TEST(a_picture_shrinks_until_memory_does),
