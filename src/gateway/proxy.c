@@ -162,10 +162,7 @@ static void on_upstream_end(kn_exchange *x, kn_upstream_end end) {
     if (may_change_catalog(r))
         kn_meter_catalog_changes(r->g->meter);
     if (!certain && !is_worker)
-        kn_gateway_log(r->g, "recovery required: the end of a request is not certain (%s)",
-                       end == KN_UPSTREAM_CUT      ? "cut"
-                       : end == KN_UPSTREAM_BROKEN ? "broken"
-                                                   : "aborted");
+        kn_gateway_log(r->g, "recovery required: the end of a request is not certain (%s)", kn_upstream_end_name(end));
     if (is_worker)
         kn_managed_ended(r, certain);
     else

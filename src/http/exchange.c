@@ -7,6 +7,14 @@
 #include "http/reply.h"
 #include "http/write.h"
 
+const char *kn_upstream_end_name(kn_upstream_end end) {
+    static const char *const names[] = {
+        [KN_UPSTREAM_COMPLETE] = "complete", [KN_UPSTREAM_UNSENT] = "unsent",   [KN_UPSTREAM_CUT] = "cut",
+        [KN_UPSTREAM_BROKEN] = "broken",     [KN_UPSTREAM_ABORTED] = "aborted",
+    };
+    return names[end];
+}
+
 static void decide(kn_exchange *x, kn_decision decision) {
     if (x->phase != KN_DECIDING || x->decision != KN_UNDECIDED)
         return;

@@ -25,6 +25,9 @@ typedef enum kn_upstream_end {
                              working */
 } kn_upstream_end;
 
+/* In one word, for a log. */
+const char *kn_upstream_end_name(kn_upstream_end end);
+
 typedef struct kn_forward {
     bool upstream_host;  /* send the upstream's own address as Host; else what the client sent */
     bool watch_request;  /* show the service the data of the request … */

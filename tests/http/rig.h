@@ -113,10 +113,9 @@ static inline void rig_failed(kn_exchange *x, unsigned status) {
 }
 
 static inline void rig_upstream_end(kn_exchange *x, kn_upstream_end end) {
-    static const char *const names[] = { "complete", "unsent", "cut", "broken", "aborted" };
     rig *r = kn_exchange_listener(x);
     r->upstream_ends++;
-    rig_tell(x, names[end], 0);
+    rig_tell(x, kn_upstream_end_name(end), 0);
 }
 
 static inline void rig_end(kn_exchange *x) {

@@ -35,10 +35,9 @@ static void forward(kn_exchange *x, const kn_head *head) {
 }
 
 static void tell_upstream_end(kn_exchange *x, kn_upstream_end end) {
-    static const char *const names[] = { "complete", "unsent", "broken", "aborted" };
     (void)x;
     if (own.tells)
-        printf("upstream %s\n", names[end]);
+        printf("upstream %s\n", kn_upstream_end_name(end));
 }
 
 static void tell_end(kn_exchange *x) {
