@@ -13,6 +13,8 @@ NOTHING_WAS_RUN = 77  # an exit status that Meson shows as a skip
 
 
 class TapResult(unittest.TestResult):
+    failed_in_parts = None
+
     def say(self, verdict, test, remark=""):
         promise = test.shortDescription() or test.id().split(".")[-1].removeprefix("test_")
         print(f"{verdict} {self.testsRun} - {promise}{remark}", flush=True)
@@ -27,10 +29,23 @@ class TapResult(unittest.TestResult):
     def addFailure(self, test, err):
         super().addFailure(test, err)
         self.say("not ok", test)
-        for line in "".join(traceback.format_exception(*err)).rstrip().split("\n"):
-            print(f"# {line}")
+        self.explain(err)
 
     addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is None:
+            return
+        if test is not self.failed_in_parts:  # it is one case, whatever number of its parts fail
+            self.failed_in_parts = test
+            self.say("not ok", test)
+        print(f"# {subtest.id()}")
+        self.explain(err)
+
+    def explain(self, err):
+        for line in "".join(traceback.format_exception(*err)).rstrip().split("\n"):
+            print(f"# {line}", flush=True)
 
 
 def main():
