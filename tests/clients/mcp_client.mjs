@@ -30,7 +30,7 @@ async function refused(promise) {
 
 async function draw() {
   const told = [];
-  const result = await call('generate_image', { prompt: 'a boat', seed: '7' },
+  const result = await call('generate_image', { prompt: 'a boat, steps=20 ms=20', seed: '7' },
     { onprogress: ({ progress }) => told.push(progress) });
   const link = result.content.find((block) => block.type === 'resource_link');
   const whole = (await client.readResource({ uri: link.uri })).contents[0];
