@@ -51,8 +51,8 @@ typedef struct kn_reply {
     size_t len;
 } kn_reply;
 
-/* Answers the request; everything is copied. The rest of its body is not read. In `failed` and
- * `refused` this replaces the server's own answer; the status should be the one that was told. */
+/* Answers the request; everything is copied. The rest of its body is not read. In `failed` and `refused` this replaces
+ * the server's own answer; the status should be the one that was told. */
 void kn_exchange_reply(kn_exchange *x, const kn_reply *r);
 
 /* An answer of the service's own whose body comes bit by bit, or never ends. `body` of the reply is not used, `len`

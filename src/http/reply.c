@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 static const char own_fields[] = "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
 
 const char *kn_status_reason(unsigned status) {
@@ -43,7 +45,7 @@ const char *kn_status_reason(unsigned status) {
         { 505, "HTTP Version Not Supported" },
         { 507, "Insufficient Storage" },
     };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; i < KN_COUNT(known); i++)
         if (known[i].status == status)
             return known[i].reason;
     return "";
@@ -112,7 +114,7 @@ void kn_reply_status(kn_exchange *x, unsigned status) {
         { .status = 505, .code = "version_unsupported", .title = "Only HTTP/1.0 and HTTP/1.1 are spoken here" },
     };
     kn_problem p = { .status = status, .code = "request_failed", .title = "The request failed" };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; i < KN_COUNT(known); i++)
         if (known[i].status == status)
             p = known[i];
     kn_reply_problem(x, &p);

@@ -47,7 +47,8 @@ async def draw(client):
     async def progress(at, total, message):
         told.append(at)
 
-    result = await client.call_tool("generate_image", {"prompt": "a boat, steps=20 ms=20", "seed": "7"}, progress_callback=progress)
+    result = await client.call_tool("generate_image", {"prompt": "a boat, steps=20 ms=20", "seed": "7"},
+                                    progress_callback=progress)
     link = next(block for block in result.content if block.type == "resource_link")
     whole = base64.b64decode((await client.read_resource(link.uri)).contents[0].blob)
     grows = told == sorted(set(told)) and told[0] == 0 and told[-1] == 100

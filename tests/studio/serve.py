@@ -1,6 +1,5 @@
 """The studio as people run it: `kuno serve` with its image worker and the built-in model. KUNO names the program."""
 
-import contextlib
 import json
 import os
 import pathlib
