@@ -32,12 +32,13 @@ test-slow:
 bench: all
 	@meson test -C build --no-rebuild --benchmark --verbose
 
-# FUZZ="toml png" chooses targets, SECONDS=3600 the time that each of them gets.
+# FUZZ="toml png" chooses targets, SECONDS=3600 the time that each of them gets; FUZZ_SEED=1 repeats a run.
 SECONDS = 60
 FUZZ =
+FUZZ_SEED =
 fuzz:
 	@scripts/install-packages build fuzz
-	@scripts/fuzz $(SECONDS) $(FUZZ)
+	@scripts/fuzz $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(SECONDS) $(FUZZ)
 
 # OUT=DIR says where to (a temporary folder if not), PYTHON=FILE which interpreter has what the generators need.
 SEED = 1

@@ -26,6 +26,18 @@ static inline unsigned scan_in_steps(const char *data, size_t size, size_t step,
     return scanned;
 }
 
+/* A head as it was passed on is complete for the next reader. With `grows`, a line of ours may have made it one line or
+ * some bytes too long for that: false. */
+static inline bool scans_again(const kn_head *h, const char *text, size_t len, bool grows) {
+    kn_head_scan scan = { 0 };
+    unsigned scanned = kn_head_scan_more(&scan, text, len);
+    if (scanned == KN_SCAN_COMPLETE)
+        require(scan.at == len);
+    else
+        require(scanned == 431 && ((grows && h->field_count == KN_HTTP_FIELDS_MAX) || len > KN_HTTP_HEAD_MAX));
+    return scanned == KN_SCAN_COMPLETE;
+}
+
 static inline bool is_within(const char *data, size_t size, kn_span s) {
     return !s.len || (s.data >= data && s.len <= size && (size_t)(s.data - data) <= size - s.len);
 }

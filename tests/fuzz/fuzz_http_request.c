@@ -15,13 +15,12 @@ static void pass_on(const kn_head *h) {
     kn_rewrite how = { .chunked = h->framing == KN_BODY_CHUNKED };
     kn_write_request(&w, h, &how);
     require(!w.full);
-    kn_head_scan scan = { 0 };
-    require(kn_head_scan_more(&scan, text, w.len) == KN_SCAN_COMPLETE && scan.at == w.len);
+    if (!scans_again(h, text, w.len, how.chunked))
+        return;
     unsigned status = kn_request_parse(&next, text, w.len);
-    /* A request of HTTP/1.0 may have no Host, and gets that of the upstream, which is not at hand here; one more field
-     * may be one too many. */
+    /* A request of HTTP/1.0 may have no Host, and gets that of the upstream, which is not at hand here. */
     if (status)
-        require((!h->minor && status == 400) || (h->framing == KN_BODY_CHUNKED && status == 431));
+        require(!h->minor && status == 400);
     else
         require(next.framing == h->framing && next.content_length == h->content_length && next.keep_alive &&
                 next.method.len == h->method.len && next.target.len == h->target.len &&

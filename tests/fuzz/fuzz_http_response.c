@@ -13,12 +13,10 @@ static void pass_on(const kn_head *h, bool to_head) {
     kn_writer w = { text, 0, sizeof text, false };
     kn_write_response(&w, h, &(kn_rewrite){ .chunked = chunked });
     require(!w.full);
-    kn_head_scan scan = { 0 };
-    require(kn_head_scan_more(&scan, text, w.len) == KN_SCAN_COMPLETE && scan.at == w.len);
-    bool good = kn_response_parse(&next, text, w.len, to_head);
-    if (!good)
-        require(chunked && h->field_count == KN_HTTP_FIELDS_MAX);
-    else if (h->framing == KN_BODY_NONE && !h->content_length && !kn_head_find(&next, KN_FIELD_CONTENT_LENGTH, NULL))
+    if (!scans_again(h, text, w.len, chunked))
+        return;
+    require(kn_response_parse(&next, text, w.len, to_head));
+    if (h->framing == KN_BODY_NONE && !h->content_length && !kn_head_find(&next, KN_FIELD_CONTENT_LENGTH, NULL))
         require(next.framing == KN_BODY_NONE);
     else
         require(next.framing == (chunked ? KN_BODY_CHUNKED : h->framing) && next.status == h->status &&

@@ -11,7 +11,7 @@ static void check_order(const kn_mcp_order *o) {
     KN_AUTO_BUF body;
     kn_buf_init(&body, 4 << 20);
     assert(o->picture_count <= KN_MCP_PICTURES && strlen(o->query.data) == o->query.len);
-    assert(!o->subject[0] || kn_mcp_is_id(o->subject, ""));
+    assert(!o->subject[0] || kn_mcp_is_id(o->subject, "job_") || kn_mcp_is_id(o->subject, "img_"));
     if (kn_mcp_order_body(o, &body))
         assert(kn_json_check((kn_json_text){ body.data, body.len }, NULL));
 }
