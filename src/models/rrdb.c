@@ -118,6 +118,37 @@ static void block(kn_run *r, const kn_rrdb_dense d[3], kn_tensor x, kn_tensor t)
     kn_add_scaled(r, x, share, t);
 }
 
+/* x: [h, w, width] -> [h << doublings, w << doublings, 3]; x stays. */
+static kn_tensor enlarge_band(kn_run *r, const kn_rrdb *m, kn_tensor x) {
+    kn_scope s = kn_scope_open(r);
+    for (int i = 0; i < m->doublings; i++) {
+        kn_tensor y = kn_upsample2x_conv(r, x, &m->up[i], KN_NONE); /* [2h, 2w, width] */
+        x = i ? kn_enlarge_next(r, x, y) : y;
+        kn_leaky_relu(r, x, slope);
+    }
+    kn_tensor y = kn_conv2d(r, x, &m->hr, 1, kn_enlarge_around);
+    x = m->doublings ? kn_enlarge_next(r, x, y) : y;
+    kn_leaky_relu(r, x, slope);
+    return kn_scope_close(r, s, kn_conv2d(r, x, &m->last, 1, kn_enlarge_around));
+}
+
+/* What is enlarged takes most of the memory, so it is made a band at a time. Each convolution sees a row further: in
+ * all 2^doublings + 1 rows of what comes out, which are made of fewer than MARGIN rows of what goes in. An even number
+ * of them keeps the tiles of the convolutions where they were, and with them every bit. */
+static kn_tensor enlarge(kn_run *r, const kn_rrdb *m, kn_tensor x) {
+    enum { BAND = 32, MARGIN = 2 };
+    int64_t height = x.dim[0], times = (int64_t)1 << m->doublings;
+    kn_tensor out = kn_new(r, 3, (int64_t[]){ height * times, x.dim[1] * times, 3 });
+    for (int64_t at = 0; at < height; at += BAND) {
+        int64_t rows = KN_MIN(BAND, height - at), above = KN_MIN(MARGIN, at);
+        int64_t seen = above + KN_MIN(rows + MARGIN, height - at);
+        kn_tensor y = enlarge_band(r, m, kn_rows(r, x, at - above, seen));
+        kn_copy(r, kn_rows(r, out, at * times, rows * times), kn_rows(r, y, above * times, rows * times));
+        kn_drop(r, y);
+    }
+    return out;
+}
+
 kn_tensor kn_rrdb_run(kn_run *r, const kn_rrdb *m, kn_tensor picture) {
     kn_scope s = kn_scope_open(r);
     kn_tensor in = m->unshuffle > 1 ? kn_pixel_unshuffle(r, picture, m->unshuffle) : picture;
@@ -129,12 +160,8 @@ kn_tensor kn_rrdb_run(kn_run *r, const kn_rrdb *m, kn_tensor picture) {
     kn_drop(r, t);
     x = kn_enlarge_next(r, x, kn_conv2d(r, x, &m->trunk, 1, kn_enlarge_around));
     kn_add(r, x, f);
-    kn_drop(r, f);
-    for (int i = 0; i < m->doublings; i++) {
-        x = kn_enlarge_next(r, x, kn_upsample2x_conv(r, x, &m->up[i], KN_NONE)); /* [2h, 2w, width] */
-        kn_leaky_relu(r, x, slope);
-    }
-    x = kn_enlarge_next(r, x, kn_conv2d(r, x, &m->hr, 1, kn_enlarge_around));
-    kn_leaky_relu(r, x, slope);
-    return kn_scope_close(r, s, kn_conv2d(r, x, &m->last, 1, kn_enlarge_around)); /* [h * scale, w * scale, 3] */
+    x = kn_scope_close(r, s, x);
+    kn_tensor y = enlarge(r, m, x);
+    kn_drop(r, x);
+    return y;
 }

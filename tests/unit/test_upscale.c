@@ -186,24 +186,70 @@ static void fast_precision_stays_within_its_error(void **state) {
     kn_image_free(&picture);
 }
 
+/* A case's further picture, which is in a file of its own, enlarged in tiles. tile 0: in one. */
+static void compare_further(const char *name, const char *which, const char *margin, const char *tile) {
+    bound b = { 0 };
+    json_t *c = golden_json(path_of(name, "case.json").text);
+    kn_enlarger e = enlarger_of(name, c, &b);
+    golden g = golden_open(path_of(name, golden_text(c, which)).text);
+    const kn_entry *input = golden_entry(&g, "input");
+    uint32_t height = (uint32_t)input->dim[1], width = (uint32_t)input->dim[2];
+    e.margin = margin ? (uint32_t)golden_size(c, margin) : 0;
+    kn_run r = open_run(NULL);
+    float *got = enlarge(&r, &e, golden_floats(&g, "input", NULL), width, height,
+                         tile ? (uint32_t)golden_size(c, tile) : KN_MAX(width, height));
+    golden_compare_within(&g, "output", got, (size_t)3 * width * height * e.scale * e.scale,
+                          golden_number(json_object_get(c, "tolerance"), "rel_l2"));
+    free(got);
+    close_run(&r);
+    golden_close(&g);
+    unbind(&b);
+    json_decref(c);
+}
+
 static void tiles_are_those_of_the_reference(void **state) {
     (void)state;
-    static const char *const tiled[] = { "rrdb-x4-new", "mosr-x4-dys" };
-    for (size_t i = 0; i < KN_COUNT(tiled); i++) {
+    compare_further("rrdb-x4-new", "tiled", "margin", "tile");
+    compare_further("mosr-x4-dys", "tiled", "margin", "tile");
+}
+
+static void a_picture_of_several_bands_is_that_of_the_reference(void **state) {
+    (void)state;
+    compare_further("rrdb-x4-wide", "tall", NULL, NULL);
+}
+
+/* Of the same rows from another one on, the bands begin elsewhere. Two blocks see 33 rows far. */
+static void bands_leave_no_trace(void **state) {
+    (void)state;
+    static const char *const names[] = { "rrdb-x1-old", "rrdb-x2-old", "rrdb-x2-unshuffle", "rrdb-x4-wide",
+                                         "rrdb-x8-old" };
+    enum { WIDTH = 6, HEIGHT = 100, CUT = 20, SEEN = 34, MOST = 2 };
+    float from[3 * MOST * HEIGHT * MOST * WIDTH];
+    for (size_t i = 0; i < KN_COUNT(names); i++) {
         bound b = { 0 };
-        json_t *c = golden_json(path_of(tiled[i], "case.json").text);
-        kn_enlarger e = enlarger_of(tiled[i], c, &b);
-        golden g = golden_open(path_of(tiled[i], golden_text(c, "tiled")).text);
-        const kn_entry *input = golden_entry(&g, "input");
-        uint32_t height = (uint32_t)input->dim[1], width = (uint32_t)input->dim[2];
-        e.margin = (uint32_t)golden_size(c, "margin");
+        json_t *c = golden_json(path_of(names[i], "case.json").text);
+        kn_enlarger e = enlarger_of(names[i], c, &b);
+        uint32_t times = e.multiple, width = WIDTH * times, height = HEIGHT * times, rest = height - CUT * times;
+        assert_true(times <= MOST);
+        for (size_t k = 0; k < (size_t)3 * width * height; k++)
+            from[k] = (float)(k * 7919 % 256) / 255;
+        float lower[3 * MOST * HEIGHT * MOST * WIDTH];
+        for (size_t plane = 0; plane < 3; plane++)
+            memcpy(lower + plane * rest * width, from + (plane * height + CUT * times) * width,
+                   (size_t)rest * width * sizeof *lower);
         kn_run r = open_run(NULL);
-        float *got = enlarge(&r, &e, golden_floats(&g, "input", NULL), width, height, (uint32_t)golden_size(c, "tile"));
-        golden_compare_within(&g, "output", got, (size_t)3 * width * height * e.scale * e.scale,
-                              golden_number(json_object_get(c, "tolerance"), "rel_l2"));
-        free(got);
+        float *whole = enlarge(&r, &e, from, width, height, height);
+        float *part = enlarge(&r, &e, lower, width, rest, height);
+        size_t row = (size_t)width * e.scale, first = (size_t)SEEN * times * e.scale;
+        for (size_t plane = 0; plane < 3; plane++) {
+            size_t rows = (size_t)rest * e.scale;
+            assert_memory_equal(part + (plane * rows + first) * row,
+                                whole + (plane * height * e.scale + CUT * times * e.scale + first) * row,
+                                (rows - first) * row * sizeof *part);
+        }
+        free(part);
+        free(whole);
         close_run(&r);
-        golden_close(&g);
         unbind(&b);
         json_decref(c);
     }
@@ -708,6 +754,8 @@ int main(void) {
         cmocka_unit_test(every_network_gives_the_recorded_pixels),
         cmocka_unit_test(fast_precision_stays_within_its_error),
         cmocka_unit_test(tiles_are_those_of_the_reference),
+        cmocka_unit_test(a_picture_of_several_bands_is_that_of_the_reference),
+        cmocka_unit_test(bands_leave_no_trace),
         cmocka_unit_test(tiles_have_no_seam_where_the_margin_covers_what_is_seen),
         cmocka_unit_test(pixels_are_the_recorded_values_rounded),
         cmocka_unit_test(a_size_between_is_reduced_by_lanczos),

@@ -12,7 +12,7 @@ from spandrel.architectures.Compact import Compact
 from spandrel.architectures.ESRGAN import ESRGAN
 from spandrel.architectures.MoSR import MoSR
 
-TILE, MARGIN = 12, 6
+TILE, MARGIN, TALL = 12, 6, 71
 
 
 def randomise(module, dice):
@@ -71,7 +71,7 @@ def in_tiles(model, x, scale):
     return out
 
 
-def write(root, name, family, state, image, dice, tiled=False):
+def write(root, name, family, state, image, dice, tiled=False, tall=False):
     loaded = ModelLoader().load_from_state_dict(dict(state))
     model, folder = loaded.model.float().eval(), f"{root}/{name}"
     fields = {}
@@ -82,6 +82,10 @@ def write(root, name, family, state, image, dice, tiled=False):
         x = torch.rand(1, 3, height, width, generator=dice.gen)
         save(f"{folder}/tiled.safetensors", {"input": x[0], "output": in_tiles(model, x, loaded.scale)[0]})
         fields = dict(tile=TILE, margin=MARGIN, tiled="tiled.safetensors")
+    if tall:
+        x = torch.cat([image, image.flip(2)] * 4, 2)[:, :, :TALL, :5]
+        save(f"{folder}/tall.safetensors", {"input": x[0], "output": model(x)[0]})
+        fields |= dict(tall="tall.safetensors")
     case(folder, component="upscaler", family=family, scale=loaded.scale, weights="weights.safetensors",
          input="../image.png", note="input = v/255 RGB [3,h,w]; output unclamped float", **fields)
 
@@ -103,7 +107,7 @@ def main(seed, out):
         state, *form = rrdb(dice, 2, unshuffle)
         write(root, name, "rrdb", renamed(state, *form, "new"), x, dice)
     state, *form = rrdb(dice, 2, width=16, blocks=1)  # as wide as is computed in another way
-    write(root, "rrdb-x4-wide", "rrdb", renamed(state, *form, "new"), x, dice)
+    write(root, "rrdb-x4-wide", "rrdb", renamed(state, *form, "new"), x, dice, tall=True)
 
     for name, scale in (("compact-x2", 2), ("compact-x4", 4)):
         model = Compact(num_feat=dice.pick((8, 12)), num_conv=dice.pick((2, 3)), upscale=scale)
