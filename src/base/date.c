@@ -73,6 +73,9 @@ bool kn_date_parse(const char *text, size_t len, int64_t *ret) {
         return false;
     t.tm_year = year - 1900;
     t.tm_mon = month - 1;
-    *ret = (int64_t)timegm(&t) - from_utc;
+    int64_t seconds = (int64_t)timegm(&t) - from_utc;
+    if (!kn_date_of(seconds).text[0]) /* in UTC it is in another year, which cannot be written */
+        return false;
+    *ret = seconds;
     return true;
 }

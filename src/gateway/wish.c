@@ -77,7 +77,7 @@ static bool read_model(kn_json_reader *j, kn_wish *w) {
     if (kn_json_peek(j) != '"' || !kn_json_string(j, &text) || !text.len || text.len > KN_MODEL_NAME_MAX)
         return false;
     for (size_t i = 0; i < text.len; i++)
-        if (text.data[i] <= ' ' || text.data[i] == 0x7F)
+        if ((unsigned char)text.data[i] <= ' ' || (unsigned char)text.data[i] >= 0x7F)
             return false;
     memcpy(w->model, text.data, text.len);
     return true;

@@ -21,10 +21,15 @@ static bool has_lora(const kn_order *o) {
     return strstr(o->prompt, "<lora:") || (o->negative_prompt && strstr(o->negative_prompt, "<lora:"));
 }
 
+/* Those of a batch follow each other, and all of them must be below 2^63. */
+static bool has_seeds(const kn_order *o) {
+    return !o->has_seed || o->seed <= (uint64_t)INT64_MAX - (o->count - 1);
+}
+
 static void check(kn_order *o) {
     bool enlarges = o->enlarging.wanted;
-    assert((o->prompt || enlarges) && o->count >= 1 && o->count <= KN_REQUEST_BATCH &&
-           o->picture_count <= KN_REQUEST_INPUTS);
+    assert(enlarges ? o->picture_count == 1 : o->prompt != NULL);
+    assert(o->count >= 1 && o->count <= KN_REQUEST_BATCH && o->picture_count <= KN_REQUEST_INPUTS);
     name_pictures(o);
     if (enlarges) /* what the picture's size would make of it */
         o->enlarging.width = o->enlarging.height = 100;
@@ -33,7 +38,7 @@ static void check(kn_order *o) {
     KN_AUTO_BUF pointer;
     kn_buf_init(&pointer, 200);
     bool ok = text && kn_request_read(text, strlen(text), enlarges, &r, &pointer, NULL);
-    assert(ok || !text || (!enlarges && (!o->prompt[0] || has_lora(o))));
+    assert(ok || !text || (!enlarges && (!o->prompt[0] || has_lora(o) || !has_seeds(o))));
     if (ok)
         kn_request_free(&r);
     free(text);

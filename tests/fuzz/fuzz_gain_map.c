@@ -25,11 +25,12 @@ static void check_facts(const kn_gain_facts *f) {
 
 static void read_file(const uint8_t *data, size_t size) {
     static const kn_image_limits limits = { .bytes = 1 << 20, .side = 512, .pixels = 1 << 16 };
-    uint8_t pixels[8 * 8 * 3];
-    const kn_image picture = { 8, 8, 3, pixels };
+    uint8_t pixels[2][8 * 8 * 3];
+    const kn_image before = { 8, 8, 3, pixels[0] }, picture = { 8, 8, 3, pixels[1] };
     kn_gain_map m, again;
     kn_error err = { 0 };
     memset(pixels, 100, sizeof pixels);
+    memset(pixels[1], 125, sizeof pixels[1] / 2); /* one half is brighter than it was, and loses some of its gain */
     if (!kn_gain_map_read(data, size, &limits, &m, &err)) {
         if (err.code == KN_OK)
             abort();
@@ -38,7 +39,7 @@ static void read_file(const uint8_t *data, size_t size) {
     check_facts(&m.facts);
     KN_AUTO_BUF file;
     kn_buf_init(&file, LIMIT);
-    if (!kn_gain_map_fit(&m, &picture, &picture, NULL) || !kn_gain_map_write(&picture, 90, NULL, &m, &file, NULL) ||
+    if (!kn_gain_map_fit(&m, &before, &picture, NULL) || !kn_gain_map_write(&picture, 90, NULL, &m, &file, NULL) ||
         !kn_gain_map_read(file.data, file.len, &limits, &again, NULL))
         abort();
     if (again.picture.width != m.picture.width || again.picture.height != m.picture.height ||

@@ -27,10 +27,18 @@ static void pass_on(const kn_head *h) {
                 !memcmp(next.target.data, h->target.data, h->target.len));
 }
 
+/* What is refused is looked at, too, whatever it is. */
+static void glance(const char *text, size_t size) {
+    kn_span method, target;
+    kn_request_glance(text, size, &method, &target);
+    require(is_within(text, size, method) && is_within(text, size, target));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static kn_head h;
     const char *text = (const char *)data;
     size_t len, len_by_bytes;
+    glance(text, size);
     unsigned scanned = scan_in_steps(text, size, size ? size : 1, &len);
     require(scan_in_steps(text, size, 1, &len_by_bytes) == scanned && len == len_by_bytes);
     if (scanned != KN_SCAN_COMPLETE || len == 2)

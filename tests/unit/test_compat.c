@@ -21,15 +21,20 @@ typedef struct reading {
     kn_error err;
 } reading;
 
-static bool begin(reading *r, kn_compat_reader *read, const char *body, size_t len) {
+static bool begin_as(reading *r, kn_compat_reader *read, const char *body, size_t len, bool needs_picture) {
     memset(r, 0, sizeof *r);
     kn_order_init(&r->order);
     kn_buf_init(&r->visit.body, 1 << 20);
     kn_buf_init(&r->visit.pointer, 200);
     assert_true(kn_buf_add(&r->visit.body, body, len));
     r->visit.compat = &r->call;
+    r->visit.flag = needs_picture;
     snprintf(r->call.type, sizeof r->call.type, "%s", FORM);
     return read(&r->visit, &r->order, &r->err);
+}
+
+static bool begin(reading *r, kn_compat_reader *read, const char *body, size_t len) {
+    return begin_as(r, read, body, len, false);
 }
 
 static void end(reading *r) {
@@ -171,6 +176,33 @@ static void what_is_wrong_has_its_place(void **state) {
     refuses(kn_sdcpp_read, "{\"prompt\":\"a\",\"lora\":[{\"path\":\"../x\"}]}", "/lora");
 }
 
+static void null_is_as_good_as_nothing(void **state) {
+    (void)state;
+    refuses(kn_openai_read_json, "{\"prompt\":null}", "");
+    refuses(kn_a1111_read, "{\"prompt\":null}", "");
+    refuses(kn_sdcpp_read, "{\"prompt\":null}", "");
+    refuses(kn_a1111_read_extra, "{\"image\":null}", "");
+    refuses(kn_a1111_read_extra,
+            "{\"image\":\"aGVsbG8=\",\"resize_mode\":1,\"upscaling_resize_w\":64,\"upscaling_resize_h\":null}", "");
+    refuses(kn_sdcpp_read_upscale, "{\"image\":null}", "");
+}
+
+static void a_picture_is_changed_only_if_there_is_one(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"prompt\":\"a\"}",
+        "{\"prompt\":\"a\",\"init_images\":null}",
+        "{\"prompt\":\"a\",\"init_images\":[]}",
+        "{\"prompt\":\"a\",\"extra_images\":[\"aGVsbG8=\"],\"mask\":\"aGVsbG8=\"}",
+    };
+    for (size_t i = 0; i < KN_COUNT(bodies); i++) {
+        reading r;
+        assert_false(begin_as(&r, kn_a1111_read, bodies[i], strlen(bodies[i]), true));
+        assert_string_equal(r.err.text, "the key 'init_images' is missing");
+        end(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openai_orders_become_requests),
@@ -179,6 +211,8 @@ int main(void) {
         cmocka_unit_test(sdcpp_orders_become_requests),
         cmocka_unit_test(pictures_come_in_base64_with_or_without_an_address),
         cmocka_unit_test(what_is_wrong_has_its_place),
+        cmocka_unit_test(null_is_as_good_as_nothing),
+        cmocka_unit_test(a_picture_is_changed_only_if_there_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,8 @@ static void what_is_no_date_is_refused(void **state) {
         "1969-11-29T19:05:39Z",
         "2026-1-29T19:05:39Z",
         "+026-11-29T19:05:39Z",
+        "1970-01-01T00:59:59+01:00",
+        "9999-12-31T23:59:59-00:01",
     };
     int64_t seconds = 0;
     for (size_t i = 0; i < KN_COUNT(rows); i++)

@@ -74,6 +74,7 @@ static const struct row {
     { "{\"model\":\"\"}", KN_INPUT_PROMPT, true, false, BARE },
     { "{\"model\":7}", KN_INPUT_PROMPT, true, false, BARE },
     { "{\"model\":\" tiny\"}", KN_INPUT_PROMPT, true, false, BARE },
+    { "{\"model\":\"t\xc3\xafny\"}", KN_INPUT_PROMPT, true, false, BARE },
     { "{\"model\":\"tiny\"} {}", KN_INPUT_PROMPT, true, false, BARE },
     { "{\"model\":\"tiny\"", KN_INPUT_PROMPT, true, false, BARE },
     { "{\"model\":\"tiny\",\"Model\":\"other\"}", KN_INPUT_PROMPT, true, false, BARE },

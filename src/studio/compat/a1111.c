@@ -127,6 +127,13 @@ static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
     }
 }
 
+static bool has_source(const kn_order *o) {
+    for (size_t i = 0; i < o->picture_count; i++)
+        if (o->pictures[i].role == KN_INPUT_SOURCE)
+            return true;
+    return false;
+}
+
 bool kn_a1111_read(kn_visit *v, kn_order *o, kn_error *err) {
     uint64_t rounds = 1;
     kn_json_reader j;
@@ -135,9 +142,8 @@ bool kn_a1111_read(kn_visit *v, kn_order *o, kn_error *err) {
     for (int key; kn_form_next(&f, &key);)
         if (!kn_form_null(&f))
             take_member(&f, key, o, &rounds);
-    kn_form_need(&f, PROMPT);
-    if (!j.failed && v->flag)
-        kn_form_need(&f, INIT);
+    kn_order_need(&f, PROMPT, o->prompt);
+    kn_order_need(&f, INIT, has_source(o) || !v->flag);
     o->count *= rounds;
     if (!j.failed && o->count > KN_REQUEST_BATCH) {
         f.key = ROUNDS;

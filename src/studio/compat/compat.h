@@ -108,6 +108,9 @@ void kn_order_take_format(kn_form *f, kn_order *o);  /* png, jpeg or webp in any
 void kn_order_take_picture(kn_form *f, kn_order *o, kn_input_role role); /* base64, or a data URL */
 kn_order_picture *kn_order_add_picture(kn_order *o, kn_input_role role, kn_error *err);
 
+/* After the last member: an error if this one, without which there is no order, is not there. */
+void kn_order_need(kn_form *f, int key, bool there);
+
 /* ---- who reads ---- */
 
 /* What a body says, in v->body: an order of a prompt and pictures. v->compat->type is that of a form; v->flag: a

@@ -117,11 +117,11 @@ bool kn_a1111_read_extra(kn_visit *v, kn_order *o, kn_error *err) {
         case CODEFORMER: refuse_share(&f, "a restorer of faces"); break;
         }
     }
-    kn_form_need(&f, IMAGE);
+    kn_order_need(&f, IMAGE, o->picture_count);
     if (mode) {
         e->factor = 0;
-        kn_form_need(&f, WIDTH);
-        kn_form_need(&f, HEIGHT);
+        kn_order_need(&f, WIDTH, e->width);
+        kn_order_need(&f, HEIGHT, e->height);
     }
     if (none)
         e->factor = 1;
@@ -167,7 +167,7 @@ bool kn_sdcpp_read_upscale(kn_visit *v, kn_order *o, kn_error *err) {
         case FORMAT: kn_order_take_format(&f, o); break;
         }
     }
-    kn_form_need(&f, IMAGE);
+    kn_order_need(&f, IMAGE, o->picture_count);
     if (none) {
         f.key = UPSCALER;
         kn_form_fail(&f, KN_E_USAGE, "the name of an upscaler's model is expected");

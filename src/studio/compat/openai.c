@@ -189,7 +189,7 @@ static bool read_members(kn_visit *v, const char *text, size_t len, kn_order *o,
     for (int key; kn_form_next(&f, &key);)
         if (!kn_form_null(&f))
             take_member(&f, key, o);
-    kn_form_need(&f, PROMPT);
+    kn_order_need(&f, PROMPT, o->prompt);
     if (!j.failed && o->transparent && o->format == KN_PICTURE_JPEG) {
         f.key = BACKGROUND;
         kn_form_fail(&f, KN_E_USAGE, "a transparent background needs png or webp");

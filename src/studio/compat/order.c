@@ -72,6 +72,13 @@ char *kn_order_request(const kn_order *o) {
 
 /* ---- members ---- */
 
+void kn_order_need(kn_form *f, int key, bool there) {
+    if (there || f->j->failed)
+        return;
+    f->key = -1;
+    kn_form_fail(f, KN_E_FORMAT, "the key '%s' is missing", f->keys[key]);
+}
+
 void kn_order_open(kn_form *f, kn_json_reader *j, kn_visit *v, kn_json_text body, const char *const *keys, size_t count,
                    kn_error *err) {
     kn_json_begin_inside(j, body, "the body", err);

@@ -166,7 +166,7 @@ bool kn_sdcpp_read(kn_visit *v, kn_order *o, kn_error *err) {
     for (int key; kn_form_next(&f, &key);)
         if (!kn_form_null(&f))
             take_member(&f, key, o);
-    kn_form_need(&f, PROMPT);
+    kn_order_need(&f, PROMPT, o->prompt);
     if (!o->wish.strength.given)
         o->wish.strength = (kn_optional){ true, KN_ORDER_STRENGTH };
     if (!o->width || !o->height)
