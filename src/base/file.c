@@ -194,22 +194,35 @@ static bool name_over(kn_output *o) {
     return true;
 }
 
+static bool is_free(int dir_fd, const char *name, bool clobber, kn_error *err) {
+    struct stat st;
+    bool there = fstatat(dir_fd, name, &st, 0) == 0;
+    if (there && S_ISDIR(st.st_mode))
+        return kn_fail(err, KN_E_OUTPUT, "is a folder, a file name is needed");
+    if (there && !S_ISREG(st.st_mode))
+        return kn_fail(err, KN_E_OUTPUT, "is not a regular file");
+    if (there && !clobber)
+        return kn_fail(err, KN_E_OUTPUT, "%s", exists);
+    return strlen(name) <= NAME_MAX ||
+           kn_fail(err, KN_E_OUTPUT, "file name too long: %zu bytes, at most %d are allowed", strlen(name), NAME_MAX);
+}
+
+bool kn_output_look(const char *path, bool clobber, kn_error *err) {
+    const char *name = NULL;
+    int dir_fd = open_folder_of(path, &name, err);
+    if (dir_fd < 0)
+        return false;
+    bool ok = is_free(dir_fd, name, clobber, err);
+    close(dir_fd);
+    return ok;
+}
+
 bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *err) {
     const char *name = NULL;
     kn_output o = { .dir_fd = open_folder_of(path, &name, err), .fd = -1 };
     if (o.dir_fd < 0)
         return false;
-    struct stat st;
-    bool there = fstatat(o.dir_fd, name, &st, 0) == 0;
-    if (there && S_ISDIR(st.st_mode))
-        kn_fail(err, KN_E_OUTPUT, "is a folder, a file name is needed");
-    else if (there && !S_ISREG(st.st_mode))
-        kn_fail(err, KN_E_OUTPUT, "is not a regular file");
-    else if (there && !clobber)
-        kn_fail(err, KN_E_OUTPUT, "%s", exists);
-    else if (strlen(name) > NAME_MAX)
-        kn_fail(err, KN_E_OUTPUT, "file name too long: %zu bytes, at most %d are allowed", strlen(name), NAME_MAX);
-    else if (!(o.name = strdup(name)))
+    if (is_free(o.dir_fd, name, clobber, err) && !(o.name = strdup(name)))
         kn_fail_nomem(err, strlen(name));
     if (!o.name) {
         close(o.dir_fd);

@@ -40,6 +40,9 @@ typedef struct kn_output {
 /* clobber: whether commit may replace a file of that name; if not, an existing one is an error at open and at commit.
  */
 bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *err);
+/* Whether kn_output_open would find nothing of that name in its way; nothing is made. */
+bool kn_output_look(const char *path, bool clobber, kn_error *err);
+
 bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err);
 bool kn_output_commit(kn_output *o, bool clobber, kn_error *err);
 void kn_output_drop(kn_output *o);

@@ -83,6 +83,13 @@ static bool take_base(const char *address, kn_origin *o, kn_error *err) {
     return ok;
 }
 
+bool kn_mirror_is_good(const char *address, kn_error *err) {
+    kn_origin o = { 0 };
+    bool ok = take_base(address, &o, err);
+    kn_origin_close(&o);
+    return ok;
+}
+
 bool kn_origin_open(const kn_collections *c, const char *mirror, kn_origin *ret, kn_error *err) {
     kn_origin o = { .collections = c };
     if (!take_base(mirror ? mirror : c->base, &o, err)) {

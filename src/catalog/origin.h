@@ -15,6 +15,9 @@ typedef struct kn_origin {
     bool local; /* the base is on this machine */
 } kn_origin;
 
+/* Whether such an address can be a mirror's. */
+bool kn_mirror_is_good(const char *address, kn_error *err);
+
 /* mirror: NULL: the catalogue's base. */
 bool kn_origin_open(const kn_collections *c, const char *mirror, kn_origin *ret, kn_error *err);
 void kn_origin_close(kn_origin *o);

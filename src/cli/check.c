@@ -7,7 +7,6 @@
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/service.h"
-#include "gateway/needs.h"
 #include "workers/recipe.h"
 
 enum { TEXT_LIMIT = 64 << 10 };
@@ -34,13 +33,14 @@ typedef struct findings {
     const kn_config *config;
     const char *from; /* NULL: the built-in configuration */
     kn_service_token token;
-    kn_needs problems, busy;
+    kn_needs problems, busy, warnings;
 } findings;
 
 static void look(findings *f) {
     kn_error err = { 0 };
     kn_needs *n = &f->problems;
-    kn_needs_look(f->config, n);
+    kn_service_look(f->config, n);
+    kn_needs_warn(f->config, &f->warnings);
     kn_needs_try(f->config, n, &f->busy);
     if (!kn_service_find_token(f->config, f->from, false, &f->token, &err) && n->count < KN_NEEDS_MAX)
         n->items[n->count++] = err;
@@ -68,6 +68,8 @@ static bool tell(const findings *f, kn_buf *out) {
             kn_buf_printf(out, "worker    %s on %s\n", c->workers[i].id, kn_address_print(&c->workers[i].address).text);
     for (size_t i = 0; ok && i < f->busy.count; i++)
         ok = kn_buf_printf(out, "now       %s\n", f->busy.items[i].text);
+    for (size_t i = 0; ok && i < f->warnings.count; i++)
+        ok = kn_buf_printf(out, "warning   %s\n", f->warnings.items[i].text);
     return ok;
 }
 
@@ -107,12 +109,13 @@ static json_t *texts_json(const kn_needs *n) {
 static bool tell_json(const findings *f, kn_buf *out) {
     const kn_config *c = f->config;
     json_t *answer =
-        json_pack("{s:s?, s:b, s:o, s:o, s:s, s:s, s:s, s:s*, s:s, s:s*, s:o, s:o}", "config", f->from, "servable",
-                  !f->problems.count, "problems", texts_json(&f->problems), "in_use", texts_json(&f->busy), "listen",
-                  kn_address_print(&c->listen).text, "upstream", kn_address_print(&c->upstream).text, "control",
-                  kn_address_print(&c->control).text, "token", f->token.from[0] ? f->token.from : NULL, "state_dir",
-                  c->state_dir, "studio", c->studio.len ? kn_address_print(&c->studio).text : NULL, "image",
-                  image_json(&c->image), "workers", workers_json(c));
+        json_pack("{s:s?, s:b, s:o, s:o, s:o, s:s, s:s, s:s, s:s*, s:s, s:s*, s:o, s:o}", "config", f->from, "servable",
+                  !f->problems.count, "problems", texts_json(&f->problems), "in_use", texts_json(&f->busy), "warnings",
+                  texts_json(&f->warnings), "listen", kn_address_print(&c->listen).text, "upstream",
+                  kn_address_print(&c->upstream).text, "control", kn_address_print(&c->control).text, "token",
+                  f->token.from[0] ? f->token.from : NULL, "state_dir", c->state_dir, "studio",
+                  c->studio.len ? kn_address_print(&c->studio).text : NULL, "image", image_json(&c->image), "workers",
+                  workers_json(c));
     char *text = answer ? json_dumps(answer, JSON_INDENT(1)) : NULL;
     bool ok = text && kn_buf_printf(out, "%s\n", text);
     free(text);

@@ -13,7 +13,6 @@
 #include "cli/serve_studio.h"
 #include "cli/service.h"
 #include "gateway/gateway.h"
-#include "gateway/needs.h"
 
 enum { STUDIO_MS = 5000 };
 
@@ -146,7 +145,7 @@ static bool find_all(const kn_config *c, kn_error *err) {
     kn_needs *needs = malloc(sizeof *needs);
     if (!needs)
         return kn_fail_nomem(err, sizeof *needs);
-    kn_needs_look(c, needs);
+    kn_service_look(c, needs);
     bool ok = !needs->count || kn_fail(err, needs->items[0].code, "%s", needs->items[0].text);
     free(needs);
     return ok;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "gateway/state.h"
+#include "studio/store.h"
 
 /* $XDG_STATE_HOME/kuno, or ~/.local/state/kuno. */
 static bool state_in_home(char *path, size_t room, kn_error *err) {
@@ -23,6 +24,16 @@ bool kn_service_config(const char *given, kn_config *ret, const char **ret_from,
     if (*ret_from)
         return kn_config_load(*ret_from, ret, err);
     return state_in_home(state, sizeof state, err) && kn_config_default(state, ret, err);
+}
+
+/* Of what the studio has in its folder the gateway knows nothing. */
+void kn_service_look(const kn_config *c, kn_needs *ret) {
+    char folder[PATH_MAX];
+    kn_error why = { 0 };
+    kn_needs_look(c, ret);
+    snprintf(folder, sizeof folder, "%s/studio", c->state_dir);
+    if (c->studio.len && !kn_store_look(folder, &why))
+        kn_needs_note(ret, "studio", folder, &why);
 }
 
 bool kn_service_key_find(const char *given, const kn_config *c, kn_service_key *ret, kn_error *err) {
@@ -62,6 +73,6 @@ bool kn_service_find_token(const kn_config *c, bool configured, bool makes, kn_s
                        "characters)");
     snprintf(ret->from, sizeof ret->from, "%s/control-token", c->state_dir);
     bool ok = makes ? kn_state_make_folder(c->state_dir, err) && kn_token_make_file(ret->from, &ret->token, err)
-                    : access(ret->from, F_OK) != 0 || kn_token_read_file(ret->from, &ret->token, err);
+                    : !kn_token_has_file(ret->from) || kn_token_read_file(ret->from, &ret->token, err);
     return ok || kn_fail_within(err, "control token: '%s'", kn_quote_path(ret->from).text);
 }

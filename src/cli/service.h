@@ -4,12 +4,15 @@
 
 #include <limits.h>
 
-#include "gateway/config.h"
+#include "gateway/needs.h"
 #include "gateway/token.h"
 
 /* given: --config, or NULL: the installed one if there is one, else built-in settings with a state directory in the
  * user's home. *ret_from: which of them, NULL for the built-in ones. */
 bool kn_service_config(const char *given, kn_config *ret, const char **ret_from, kn_error *err);
+
+/* What keeps `kuno serve` from starting with it, on this machine and as this user. */
+void kn_service_look(const kn_config *c, kn_needs *ret);
 
 /* How clients of the service on this machine come by its token: from the environment, as the service itself (token.h),
  * or from a file that is read whenever it is needed, since the service may make it later. */

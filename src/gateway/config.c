@@ -322,12 +322,17 @@ static const char *const studio_keys[] = {
     [STUDIO_MIRROR] = "mirror", [STUDIO_OFFLINE] = "offline",
 };
 
-/* What exactly may be behind it is looked at when something is asked of it. */
+/* With a host; what else may be in it is looked at when something is asked of it. */
+static bool is_web_address(kn_json_text text) {
+    size_t host = kn_json_starts(text, "https://") ? 8 : kn_json_starts(text, "http://") ? 7 : text.len;
+    return host < text.len && !strchr("/?#:@", text.data[host]);
+}
+
 static void read_mirror(kn_form *f, char **ret) {
     kn_json_text text;
     if (!kn_form_text(f, 1, MIRROR_BYTES, &text))
         return;
-    if (!kn_json_starts(text, "https://") && !kn_json_starts(text, "http://"))
+    if (!is_web_address(text))
         kn_form_fail(f, KN_E_FORMAT, "'%s' is not like https://models.example.org", kn_quote(text.data, text.len).text);
     else if (!(*ret = strndup(text.data, text.len)))
         kn_form_fail(f, KN_E_NOMEM, "not enough memory for an address");

@@ -56,9 +56,7 @@ static void public_is_drained(void *ctx) {
 }
 
 static void tell_recovery(kn_gateway *g) {
-    kn_gateway_log(g,
-                   "to recover, stop kuno and the Ollama behind it, remove 'upstream-in-flight' and 'reserved-*' from "
-                   "the state directory, and start both again; or reboot; until then no request may use a model");
+    kn_gateway_log(g, "%s", KN_STATE_RECOVERY);
 }
 
 static void lease_changed(void *ctx) {

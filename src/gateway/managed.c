@@ -228,15 +228,15 @@ static void look_up(kn_request *r, bool again) {
 }
 
 /* Where it is not certain that the body is understood as the upstream does, its model's name may still be plain. */
-static bool read_name(kn_request *r, kn_span body) {
+static kn_naming read_name(kn_request *r, kn_span body) {
     kn_observer o;
     kn_observer_begin(&o, r->kind.input);
     kn_observer_feed(&o, body.data, body.len);
-    bool ok = kn_observer_result(&o) != KN_OBSERVED_UNCLEAR && o.name[0];
-    if (ok)
+    kn_naming naming = kn_observer_naming(&o);
+    if (naming == KN_NAMING_MODEL)
         memcpy(r->wish.model, o.name, sizeof r->wish.model);
     explicit_bzero(&o, sizeof o);
-    return ok;
+    return naming;
 }
 
 bool kn_managed_begin(kn_request *r) {
@@ -250,17 +250,19 @@ bool kn_managed_begin(kn_request *r) {
 
 bool kn_managed_collected(kn_request *r, kn_span body, bool complete) {
     r->stage = KN_STAGE_NONE;
-    r->clear = complete && kn_wish_read(body, r->kind.input, r->kind.native, &r->wish);
-    r->named = r->clear || (complete && read_name(r, body));
-    if (!r->named)
-        kn_refuse_status(r->x, r->kind.dialect, complete ? 400 : 413);
-    return r->named;
+    if (!complete) {
+        kn_refuse_status(r->x, r->kind.dialect, 413);
+        return false;
+    }
+    r->clear = kn_wish_read(body, r->kind.input, r->kind.native, &r->wish);
+    r->naming = r->clear ? KN_NAMING_MODEL : read_name(r, body);
+    return true;
 }
 
 void kn_managed_serve(kn_request *r) {
-    if (r->kind.class == KN_ROUTE_CATALOG)
+    if (r->kind.class == KN_ROUTE_CATALOG || r->naming == KN_NAMING_NOTHING)
         pass(r);
-    else if (r->named)
+    else if (r->naming == KN_NAMING_MODEL)
         look_up(r, false);
     else
         stop_workers_and_pass(r);

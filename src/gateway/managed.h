@@ -3,6 +3,7 @@
  *     names a model of the catalogue ─► the crew finds it a worker
  *     names one that runs elsewhere  ─► the upstream, which sends it there
  *     names one that is not listed   ─► refused, and nothing else happens
+ *     names nothing that can be one  ─► the upstream, which has its own words for what is wrong
  *     changes the catalogue          ─► the upstream, which owns it
  *     anything else                  ─► all workers are stopped, then the upstream: it may load what it likes
  *
@@ -28,7 +29,7 @@ void kn_managed_free(kn_managed *m);
 kn_crew *kn_managed_crew(kn_managed *m);
 
 /* False: its body is being collected; kn_managed_collected then tells whether it may wait for its turn, or has been
- * answered. */
+ * refused as too large. */
 bool kn_managed_begin(kn_request *r);
 bool kn_managed_collected(kn_request *r, kn_span body, bool complete);
 

@@ -1,7 +1,8 @@
 /* What a configuration needs of the machine: the folders, files and programs that it names, as this user finds them.
  *
  * It is only looked at; nothing is made, changed or started. `kuno serve` begins with this look and `kuno check` ends
- * with it, so that both say the same of a folder that is missing. */
+ * with it, so that both say the same of a folder that is missing. What only keeps a part of the service from working,
+ * or works again without anybody's doing, does not keep `kuno serve` from starting: that is a warning. */
 #ifndef KN_GATEWAY_NEEDS_H
 #define KN_GATEWAY_NEEDS_H
 
@@ -16,6 +17,12 @@ typedef struct kn_needs {
 
 /* What is not as it must be; at most KN_NEEDS_MAX of it. */
 void kn_needs_look(const kn_config *c, kn_needs *ret);
+
+/* What will not work, although `kuno serve` starts. */
+void kn_needs_warn(const kn_config *c, kn_needs *ret);
+
+/* Adds what others have found wrong with the path at that place of the configuration, if anything. */
+void kn_needs_note(kn_needs *n, const char *where, const char *path, const kn_error *why);
 
 /* Adds addresses that cannot be listened on. *ret_busy: what somebody else uses at present, be it an address or the
  * state directory; maybe the very service whose configuration this is. */

@@ -92,7 +92,7 @@ static void in_key(kn_observer *o, char c) {
     char decoded = 0;
     switch (decode(o, c, &decoded)) {
     case PIECE_NONE: break;
-    case PIECE_BAD: o->unclear = true; break;
+    case PIECE_BAD: o->broken = true; break;
     case PIECE_CHARACTER:
         if (o->key_len < sizeof o->key)
             o->key[o->key_len] = decoded;
@@ -110,12 +110,12 @@ static void in_name(kn_observer *o, char c) {
     char decoded = 0;
     switch (decode(o, c, &decoded)) {
     case PIECE_NONE: break;
-    case PIECE_BAD: o->unclear = true; break;
+    case PIECE_BAD: o->broken = true; break;
     case PIECE_CHARACTER:
-        if (o->name_len == KN_MODEL_NAME_MAX || decoded == OTHER)
-            o->unclear = true;
-        else
+        if (o->name_len < KN_MODEL_NAME_MAX)
             o->name[o->name_len++] = decoded;
+        else
+            o->too_long = true;
         break;
     case PIECE_END: o->state = AFTER_VALUE; break;
     }
@@ -123,9 +123,11 @@ static void in_name(kn_observer *o, char c) {
 
 /* An array is input if anything is in it, a string if it is not empty; null says nothing. */
 static void begin_value(kn_observer *o, char c) {
-    if (o->after == MODEL) {
-        o->unclear |= o->has_model || c != '"'; /* named twice, or not by a name */
-        o->has_model = true;
+    if (o->after == MODEL && c != 'n') {
+        o->broken |= c != '"';
+        explicit_bzero(o->name, o->name_len);
+        o->name_len = 0;
+        o->too_long = false;
     }
     if (o->after == INPUT && c != 'n')
         o->has_input = c != '"' && c != '[';
@@ -137,7 +139,7 @@ static void begin_value(kn_observer *o, char c) {
         o->state = IN_NESTED;
     } else {
         o->state = IN_WORD;
-        o->unclear |= c != '-' && c != 't' && c != 'f' && c != 'n' && (c < '0' || c > '9');
+        o->broken |= c != '-' && c != 't' && c != 'f' && c != 'n' && (c < '0' || c > '9');
     }
 }
 
@@ -212,30 +214,30 @@ static void step(kn_observer *o, char c) {
         return;
     switch (o->state) {
     case BEFORE_OBJECT:
-        o->unclear |= c != '{';
+        o->broken |= c != '{';
         o->state = BEFORE_FIRST_KEY;
         break;
     case BEFORE_FIRST_KEY:
     case BEFORE_KEY:
         o->key_len = 0;
-        o->unclear |= c != '"' && (c != '}' || o->state == BEFORE_KEY);
+        o->broken |= c != '"' && (c != '}' || o->state == BEFORE_KEY);
         o->state = c == '"' ? IN_KEY : AFTER_OBJECT;
         break;
     case BEFORE_COLON:
-        o->unclear |= c != ':';
+        o->broken |= c != ':';
         o->state = BEFORE_VALUE;
         break;
     case BEFORE_VALUE: begin_value(o, c); break;
     case AFTER_VALUE:
-        o->unclear |= c != ',' && c != '}';
+        o->broken |= c != ',' && c != '}';
         o->state = c == ',' ? BEFORE_KEY : AFTER_OBJECT;
         break;
-    default: o->unclear = true; /* something behind the object */
+    default: break; /* behind the object nobody looks */
     }
 }
 
 void kn_observer_feed(kn_observer *o, const char *data, size_t len) {
-    for (size_t i = 0; i < len && !o->unclear;) {
+    for (size_t i = 0; i < len && !o->broken && o->state != AFTER_OBJECT;) {
         if (o->state == IN_TEXT)
             i += in_text(o, data + i, len - i);
         else if (o->state == IN_NESTED)
@@ -243,14 +245,32 @@ void kn_observer_feed(kn_observer *o, const char *data, size_t len) {
         else
             step(o, data[i++]);
     }
-    if (o->unclear)
+    if (o->broken || o->too_long)
         explicit_bzero(o->name, sizeof o->name);
 }
 
+bool kn_name_is_possible(const char *name) {
+    static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/";
+    size_t len = strlen(name);
+    return len && strspn(name, inside) == len && !strchr("-.:/", name[0]) && !strchr(":/", name[len - 1]) &&
+           !strstr(name, "://");
+}
+
+/* Some versions of the upstream take spaces away from the ends of a name, and all of them what stands before "://". */
+static bool may_be_mended(const kn_observer *o) {
+    return o->too_long || strchr(o->name, OTHER) || strstr(o->name, "://");
+}
+
+kn_naming kn_observer_naming(const kn_observer *o) {
+    if (o->broken || o->state != AFTER_OBJECT)
+        return KN_NAMING_NOTHING;
+    return may_be_mended(o) ? KN_NAMING_UNKNOWN : kn_name_is_possible(o->name) ? KN_NAMING_MODEL : KN_NAMING_NOTHING;
+}
+
 kn_observed kn_observer_result(const kn_observer *o) {
-    if (o->unclear || o->state != AFTER_OBJECT)
+    if (o->broken || o->state != AFTER_OBJECT)
         return KN_OBSERVED_UNCLEAR;
     if (!o->has_input)
         return KN_OBSERVED_NOTHING;
-    return o->has_model && o->name_len ? KN_OBSERVED_MODEL : KN_OBSERVED_UNCLEAR;
+    return kn_observer_naming(o) == KN_NAMING_MODEL ? KN_OBSERVED_MODEL : KN_OBSERVED_UNCLEAR;
 }

@@ -4,8 +4,8 @@
  * of everything but the keys of the outermost object and the value of "model" it only looks where it ends. It changes
  * nothing, and a request that it does not understand is still a request.
  *
- * Keys are compared as the upstream does it, without regard to case. A body that has not ended, that names the model
- * twice, or that is no object, is unclear. */
+ * It reads as the upstream does: keys without regard to case, of values of the same key the last one that is not null,
+ * and nothing behind the object. A body that has not ended, or that is no object, is unclear. */
 #ifndef KN_GATEWAY_OBSERVER_H
 #define KN_GATEWAY_OBSERVER_H
 
@@ -25,13 +25,20 @@ typedef enum kn_observed {
     KN_OBSERVED_MODEL,   /* a use of the model that is named */
 } kn_observed;
 
+/* What a whole body names, even if it brings no input. */
+typedef enum kn_naming {
+    KN_NAMING_UNKNOWN, /* the upstream may find a model behind it */
+    KN_NAMING_MODEL,   /* what may be one, by the name that it has */
+    KN_NAMING_NOTHING, /* nothing that could be one, in the upstream's eyes, too: it refuses it */
+} kn_naming;
+
 typedef struct kn_observer {
     const char *input_key;
     uint64_t depth; /* of what is being stepped over */
     uint32_t escape;
     uint16_t name_len;
     uint8_t state, after, key_len, hex_left;
-    bool in_string, escaped, has_input, has_model, unclear;
+    bool in_string, escaped, has_input, too_long, broken;
     char key[KN_OBSERVED_KEY_MAX];
     char name[KN_MODEL_NAME_MAX + 1];
 } kn_observer;
@@ -41,5 +48,11 @@ void kn_observer_feed(kn_observer *o, const char *data, size_t len);
 
 /* At any time; the name is o->name with KN_OBSERVED_MODEL. */
 kn_observed kn_observer_result(const kn_observer *o);
+
+/* When all of the body has been seen; the name is o->name with KN_NAMING_MODEL. */
+kn_naming kn_observer_naming(const kn_observer *o);
+
+/* Whether some model could be called so, letter by letter. */
+bool kn_name_is_possible(const char *name);
 
 #endif

@@ -31,8 +31,9 @@ typedef struct kn_request {
     bool held;       /* it has the lease */
 
     kn_stage stage;
-    kn_wish wish;      /* its model only, unless … */
-    bool clear, named; /* … it is clear; or nothing is known of it */
+    kn_wish wish; /* its model only, unless … */
+    bool clear;   /* … it is clear */
+    kn_naming naming;
     bool looked_again; /* in a list that is new */
     kn_catalog_wait catalog;
     kn_call *call;

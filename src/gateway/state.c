@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "gateway/trouble.h"
 
-static const char marker_name[] = "upstream-in-flight", lock_name[] = KN_STATE_LOCK, boot_name[] = "boot-id",
+static const char marker_name[] = "upstream-in-flight", lock_name[] = "instance.lock", boot_name[] = "boot-id",
                   reserved_start[] = "reserved-";
 
 enum { NAME_BYTES = 128, RESERVED_MAX = 64 };
@@ -24,6 +24,7 @@ enum { NAME_BYTES = 128, RESERVED_MAX = 64 };
 struct kn_state {
     char *path;
     int dir_fd, lock_fd;
+    bool looks; /* it is only looked at: nothing may change */
     bool uncertain, cleared;
     kn_trouble trouble;
     size_t reserved_count; /* of those found at the start */
@@ -80,10 +81,14 @@ static bool open_folder(kn_state *s, kn_error *err) {
     return kn_state_folder_is_own(&st, err);
 }
 
+static bool open_lock(kn_state *s, int flags, kn_error *err) {
+    s->lock_fd = openat(s->dir_fd, lock_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    return s->lock_fd >= 0 || kn_fail(err, KN_E_OUTPUT, "'%s' cannot be written: %s", lock_name, strerror(errno));
+}
+
 static bool lock(kn_state *s, kn_error *err) {
-    s->lock_fd = openat(s->dir_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock_fd < 0)
-        return kn_fail(err, KN_E_OUTPUT, "'%s' cannot be written: %s", lock_name, strerror(errno));
+    if (!open_lock(s, O_CREAT, err))
+        return false;
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     return errno == EWOULDBLOCK
@@ -118,8 +123,8 @@ static bool write_boot_id(kn_state *s, const kn_boot_id *before, const kn_boot_i
     kn_output o;
     if (snprintf(path, sizeof path, "%s/%s", s->path, boot_name) >= (int)sizeof path)
         return kn_fail(err, KN_E_USAGE, "the path is longer than %d bytes", PATH_MAX - 1);
-    bool ok = kn_output_open(path, true, &o, err);
-    if (ok) {
+    bool ok = s->looks ? kn_output_look(path, true, err) : kn_output_open(path, true, &o, err);
+    if (ok && !s->looks) {
         ok = kn_output_write(&o, line, (size_t)len, err) && kn_output_commit(&o, true, err);
         kn_output_drop(&o);
     }
@@ -139,7 +144,7 @@ static bool look_at_marker(kn_state *s, const char *name, bool rebooted, kn_erro
         return true;
     }
     s->cleared = true;
-    return remove_marker(s, name, err);
+    return s->looks || remove_marker(s, name, err);
 }
 
 static bool look_for_reservations(kn_state *s, bool rebooted, kn_error *err) {
@@ -161,15 +166,23 @@ static bool compare_boots(kn_state *s, const kn_boot_id *boot, kn_error *err) {
            (s->uncertain || write_boot_id(s, &before, boot, err));
 }
 
-bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err) {
+static kn_state *new_state(const char *path, kn_error *err) {
     kn_state *s = malloc(sizeof *s);
-    if (!s)
-        return kn_fail_nomem(err, sizeof *s);
-    *s = (kn_state){
-        .path = strdup(path), .dir_fd = -1, .lock_fd = -1, .trouble.what = "the marker in the state directory"
-    };
-    bool ok = s->path || kn_fail_nomem(err, strlen(path));
-    ok = ok && kn_state_make_folder(path, err) && open_folder(s, err) && lock(s, err) && compare_boots(s, &boot, err);
+    if (s)
+        *s = (kn_state){
+            .path = strdup(path), .dir_fd = -1, .lock_fd = -1, .trouble.what = "the marker in the state directory"
+        };
+    if (s && s->path)
+        return s;
+    free(s);
+    kn_fail_nomem(err, sizeof *s + strlen(path));
+    return NULL;
+}
+
+bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err) {
+    kn_state *s = new_state(path, err);
+    bool ok =
+        s && kn_state_make_folder(path, err) && open_folder(s, err) && lock(s, err) && compare_boots(s, &boot, err);
     if (!ok) {
         kn_state_close(s);
         return kn_fail_within(err, "state_dir '%s'", kn_quote_path(path).text);
@@ -187,6 +200,38 @@ void kn_state_close(kn_state *s) {
         close(s->dir_fd);
     free(s->path);
     free(s);
+}
+
+/* Without a file there is nobody who has locked it. */
+static bool look_at_lock(kn_state *s, bool *ret_in_use, kn_error *err) {
+    if (faccessat(s->dir_fd, lock_name, F_OK, AT_SYMLINK_NOFOLLOW))
+        return true;
+    if (!open_lock(s, 0, err))
+        return false;
+    *ret_in_use = flock(s->lock_fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    return true;
+}
+
+bool kn_state_look(const char *path, kn_boot_id boot, kn_state_sight *ret, kn_error *err) {
+    kn_state_sight sight = { 0 };
+    kn_state *s = new_state(path, err);
+    if (!s)
+        return false;
+    s->looks = true;
+    bool ok = open_folder(s, err) && look_at_lock(s, &sight.in_use, err) && compare_boots(s, &boot, err);
+    sight.uncertain = s->uncertain;
+    kn_state_close(s);
+    if (ok)
+        *ret = sight;
+    return ok;
+}
+
+bool kn_state_has(const char *name, size_t len) {
+    static const char *const names[] = { marker_name, lock_name, boot_name, "usage.json", "control-token" };
+    for (size_t i = 0; i < KN_COUNT(names); i++)
+        if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
+            return true;
+    return len >= sizeof reserved_start - 1 && memcmp(name, reserved_start, sizeof reserved_start - 1) == 0;
 }
 
 bool kn_state_is_uncertain(const kn_state *s) {

@@ -14,6 +14,7 @@
 #ifndef KN_GATEWAY_STATE_H
 #define KN_GATEWAY_STATE_H
 
+#include <stddef.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
@@ -26,13 +27,27 @@ typedef struct kn_boot_id {
 #define KN_BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 kn_boot_id kn_boot_id_read(const char *path);
 
-#define KN_STATE_LOCK "instance.lock"
+#define KN_STATE_RECOVERY                                                                                              \
+    "to recover, stop kuno and the Ollama behind it, remove 'upstream-in-flight' and 'reserved-*' from the state "     \
+    "directory, and start both again; or reboot; until then no request may use a model"
 
 typedef struct kn_state kn_state;
 
 /* Makes the directory if there is none, and locks it: one process at a time. Removes a marker of an earlier boot. */
 bool kn_state_open(const char *path, kn_boot_id boot, kn_state **ret, kn_error *err);
 void kn_state_close(kn_state *s);
+
+typedef struct kn_state_sight {
+    bool in_use;    /* by another process */
+    bool uncertain; /* as kn_state_is_uncertain would say */
+} kn_state_sight;
+
+/* What kn_state_open would find in a directory that is there; nothing is made, changed or kept. False: it would fail,
+ * not counting that another process uses the directory. */
+bool kn_state_look(const char *path, kn_boot_id boot, kn_state_sight *ret, kn_error *err);
+
+/* Whether a file of that name in the directory is ours. */
+bool kn_state_has(const char *name, size_t len);
 
 /* Nobody else can put anything there. */
 bool kn_state_folder_is_own(const struct stat *st, kn_error *err);

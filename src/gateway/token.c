@@ -55,8 +55,12 @@ bool kn_token_read_file(const char *path, kn_token *ret, kn_error *err) {
     return ok;
 }
 
+bool kn_token_has_file(const char *path) {
+    return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 bool kn_token_make_file(const char *path, kn_token *ret, kn_error *err) {
-    if (access(path, F_OK) == 0)
+    if (kn_token_has_file(path))
         return kn_token_read_file(path, ret, err);
     uint8_t random[32];
     char text[2 * sizeof random + 2];

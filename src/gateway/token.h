@@ -23,6 +23,9 @@ bool kn_token_take(kn_token *ret, const char **ret_from, kn_error *err);
 /* One line: the token, and possibly a newline. */
 bool kn_token_read_file(const char *path, kn_token *ret, kn_error *err);
 
+/* Whether anything has that name, be it a link to nothing. */
+bool kn_token_has_file(const char *path);
+
 /* Reads the file, or makes it with a random token if there is none. */
 bool kn_token_make_file(const char *path, kn_token *ret, kn_error *err);
 

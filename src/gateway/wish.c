@@ -72,15 +72,17 @@ static bool read_input(kn_json_reader *j, bool *ret) {
     return true;
 }
 
+/* If it comes again, the last one counts, unless that is null. */
 static bool read_model(kn_json_reader *j, kn_wish *w) {
     kn_json_text text;
-    if (kn_json_peek(j) != '"' || !kn_json_string(j, &text) || !text.len || text.len > KN_MODEL_NAME_MAX)
+    char kind = kn_json_peek(j);
+    if (kind == 'n')
+        return kn_json_skip(j, NULL);
+    if (kind != '"' || !kn_json_string(j, &text) || text.len > KN_MODEL_NAME_MAX)
         return false;
-    for (size_t i = 0; i < text.len; i++)
-        if ((unsigned char)text.data[i] <= ' ' || (unsigned char)text.data[i] >= 0x7F)
-            return false;
     memcpy(w->model, text.data, text.len);
-    return true;
+    w->model[text.len] = 0;
+    return kn_name_is_possible(w->model);
 }
 
 enum { MODEL = 1, INPUT = 2, OPTIONS = 4, KEEP_ALIVE = 8 };
@@ -93,14 +95,20 @@ static unsigned meaning_of(kn_json_text key, const char *input, bool native) {
                                                  : 0;
 }
 
+/* The upstream knows two letters beyond ASCII as an "s" and a "k". */
+static bool is_taken_for_another(kn_json_text key) {
+    return memmem(key.data, key.len, "\u017F", 2) || memmem(key.data, key.len, "\u212A", 3);
+}
+
+/* Whatever else comes twice is the upstream's to understand. */
 static bool read_request(kn_json_reader *j, const char *input, bool native, kn_wish *w) {
     kn_json_text key, value;
     unsigned seen = 0;
     kn_json_object(j);
     while (!j->failed && kn_json_key(j, &key)) {
         unsigned meaning = meaning_of(key, input, native);
-        bool ok = !(seen & meaning); /* twice: which of them counts is the upstream's to know */
-        seen |= meaning;
+        bool ok = !(seen & meaning) && !is_taken_for_another(key);
+        seen |= meaning & ~(unsigned)MODEL;
         switch (meaning) {
         case MODEL: ok = ok && read_model(j, w); break;
         case INPUT: ok = ok && read_input(j, &w->has_input); break;
@@ -114,7 +122,7 @@ static bool read_request(kn_json_reader *j, const char *input, bool native, kn_w
         if (!ok)
             return false;
     }
-    return seen & MODEL;
+    return !j->failed && w->model[0];
 }
 
 bool kn_wish_read(kn_span body, kn_input input, bool native, kn_wish *ret) {
@@ -124,7 +132,7 @@ bool kn_wish_read(kn_span body, kn_input input, bool native, kn_wish *ret) {
     kn_error err = { 0 };
     kn_json_reader j;
     kn_json_begin(&j, text, text, &err);
-    bool ok = read_request(&j, inputs[input], native, &w) && kn_json_finish(&j);
+    bool ok = read_request(&j, inputs[input], native, &w);
     kn_json_close(&j);
     if (ok)
         *ret = w;

@@ -1,8 +1,8 @@
 /* What a request asks of a model, read from its whole body; and what a model's own description says about that.
  *
- * Only what decides where and how a model is loaded is read. Keys are compared as the upstream does it, without regard
- * to case. A body that is not certain to be understood as the upstream does is no wish: whoever sends it is served by
- * the upstream itself. */
+ * Only what decides where and how a model is loaded is read, in the first value alone, as the upstream does it, and
+ * with keys compared without regard to case. A body that is not certain to be understood as the upstream does is no
+ * wish: whoever sends it is served by the upstream itself. */
 #ifndef KN_GATEWAY_WISH_H
 #define KN_GATEWAY_WISH_H
 

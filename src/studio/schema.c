@@ -84,6 +84,12 @@ static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
     return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 3", "");
 }
 
+bool kn_schema_knows(int64_t version, kn_error *err) {
+    return version <= SCHEMA_VERSION ||
+           kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
+                   (long long)version, SCHEMA_VERSION);
+}
+
 bool kn_schema_prepare(kn_store *s, kn_error *err) {
     int64_t version = 0;
     kn_query r = kn_query_open(s, err, "PRAGMA user_version", "");
@@ -93,8 +99,5 @@ bool kn_schema_prepare(kn_store *s, kn_error *err) {
         return false;
     if (version == SCHEMA_VERSION)
         return true;
-    if (version > SCHEMA_VERSION)
-        return kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
-                       (long long)version, SCHEMA_VERSION);
-    return kn_store_begin(s, err) && kn_store_end(s, bring_up(s, version, err), err);
+    return kn_schema_knows(version, err) && kn_store_begin(s, err) && kn_store_end(s, bring_up(s, version, err), err);
 }

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,8 +158,9 @@ static void sweep(const char *folder) {
         closedir(d);
 }
 
+static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", "trash" };
+
 static bool make_folders(const kn_store *s, kn_error *err) {
-    static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", "trash" };
     bool ok = make_folder(s->folder, err);
     for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
         char *path;
@@ -245,6 +247,56 @@ void kn_store_close(kn_store *s) {
     sqlite3_close(s->db);
     free(s->folder);
     free(s);
+}
+
+/* ---- looking ---- */
+
+static bool is_missing(int dir_fd, const char *name) {
+    return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
+static bool is_usable_folder(int dir_fd, const char *name, kn_error *err) {
+    struct stat st;
+    if (fstatat(dir_fd, name, &st, 0))
+        return kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return kn_fail(err, KN_E_USAGE, "'%s' is not a folder", name);
+    return faccessat(dir_fd, name, R_OK | W_OK | X_OK, AT_EACCESS) == 0 ||
+           kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
+}
+
+/* PRAGMA user_version as it lies in the file, without SQLite, which would make files beside it. */
+static bool is_known_database(int fd, kn_error *err) {
+    static const char magic[] = "SQLite format 3";
+    enum { VERSION_AT = 60, START_BYTES = 64 };
+    uint8_t start[START_BYTES] = { 0 };
+    if (read(fd, start, sizeof start) != sizeof start || memcmp(start, magic, sizeof magic) != 0)
+        return true; /* empty; or damaged, and then it is moved aside */
+    const uint8_t *v = start + VERSION_AT;
+    return kn_schema_knows((int64_t)v[0] << 24 | v[1] << 16 | v[2] << 8 | v[3], err);
+}
+
+static bool is_usable_database(int dir_fd, const char *name, kn_error *err) {
+    struct stat st;
+    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
+    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    ok = ok ? is_known_database(fd, err) : kn_fail(err, KN_E_USAGE, "'%s' is not a regular file", name);
+    close(fd);
+    return ok;
+}
+
+bool kn_store_look(const char *folder, kn_error *err) {
+    static const char database[] = "studio.db";
+    int dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0)
+        return true; /* of itself others tell */
+    bool ok = is_missing(dir_fd, database) || is_usable_database(dir_fd, database, err);
+    for (size_t i = 0; ok && i < KN_COUNT(rooms); i++)
+        ok = is_missing(dir_fd, rooms[i]) || is_usable_folder(dir_fd, rooms[i], err);
+    close(dir_fd);
+    return ok;
 }
 
 /* ---- identifiers ---- */

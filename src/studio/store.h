@@ -37,6 +37,10 @@ typedef struct kn_store {
 bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err);
 void kn_store_close(kn_store *s); /* NULL is fine */
 
+/* Whether kn_store_open would find nothing in its way in the folder, as far as that is there and can be opened; nothing
+ * is made or changed. Not while this process has the store open. */
+bool kn_store_look(const char *folder, kn_error *err);
+
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
 

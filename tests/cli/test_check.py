@@ -1,16 +1,21 @@
 """kuno check: whether `kuno serve` could begin here, told without changing anything."""
 
+import errno
 import fcntl
 import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import socket
+import sqlite3
 import stat
+import time
 import unittest
 
 import tap
-from kuno import Case, as_nobody
+from kuno import Case, as_nobody, wait
 from ports import free_ports
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "config-json.md"
@@ -25,6 +30,30 @@ def everything_about(folder):
         told[str(path)] = (about.st_mode, about.st_uid, about.st_mtime_ns,
                            path.read_bytes() if stat.S_ISREG(about.st_mode) else None)
     return told
+
+
+# Ways to put something in a place.
+def folder(path):
+    path.mkdir()
+
+
+def link_to(target):
+    def link(path):
+        path.symlink_to(target)
+    return link
+
+
+def text(content):
+    def file(path):
+        path.write_text(content)
+    return file
+
+
+def all_of(*things):
+    def several(path):
+        for put, name in things:
+            put(path / name)
+    return several
 
 
 class Checking(Case):
@@ -81,6 +110,38 @@ class Checking(Case):
         served = self.kuno("serve", *args, env=TOKEN if env is None else env)
         self.assertEqual((served.code, served.err), (2, lines[0].replace("check", "serve", 1) + "\n"))
 
+    def agree(self, problem, warnings, env=None, **keys):
+        """Both refuse for the same reason, or `kuno serve` starts and `kuno check` says what will not work."""
+        args = self.config(**keys)
+        checked = self.check(*args, "--json", env=env)
+        told = json.loads(checked.out)
+        self.assertEqual((told["servable"], not checked.code), (not problem, not problem), checked.err)
+        self.assertEqual(len(told["warnings"]), len(warnings), told["warnings"])
+        for warning, expected in zip(told["warnings"], warnings):
+            self.assertIn(expected, warning)
+        if problem:
+            first = checked.err.splitlines()[0]
+            served = self.kuno("serve", *args, env=TOKEN if env is None else env)
+            self.assertIn(f"kuno: check: {problem}", first)
+            self.assertEqual((served.code, served.err), (checked.code, first.replace("check", "serve", 1) + "\n"))
+        else:
+            self.starts(args, "studio at" if "studio" in keys else "control at")
+
+    def starts(self, args, last_word):
+        with (self.folder / "log").open("wb") as log:
+            process = self.start("serve", *args, env=TOKEN, stderr=log)
+        try:
+            while last_word not in (self.folder / "log").read_text() and process.poll() is None:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(wait(process)[0], 0, (self.folder / "log").read_text())
+        finally:
+            process.kill()
+
+    def fresh_state(self):
+        shutil.rmtree(self.state) if self.state.is_dir() and not self.state.is_symlink() else self.state.unlink()
+        self.state.mkdir(0o700)
+
     def test_good(self):
         """a_configuration_is_told_in_words_and_as_json"""
         text = self.passes(listen=f"[::]:{self.ports[0]}")
@@ -123,6 +184,8 @@ class Checking(Case):
             ({"upstream": "10.0.0.1:11434"}, "upstream: 10.0.0.1:11434 is not a loopback address"),
             ({"queue_limit": 1.5}, "queue_limit: a whole number from 0 to 4096 is expected"),
             ({"state_dir": "/s\0"}, "state_dir: line 1, column "),
+            *(({"studio": {"mirror": mirror}}, f"studio.mirror: '{mirror}' is not like https://models.example.org")
+              for mirror in ("https://", "http://", "https:///models", "https://:80", "https://?", "ftp://a.org")),
             ({"state_dir": "state"}, "state_dir: 'state' is not an absolute path"),
             ({"state_dir": f"{self.folder}/../state"}, f"state_dir: '{self.folder}/../state' has a part '.' or '..'"),
             (self.managed(self.worker(0), self.worker(1, home=str(self.state / "home0" / "x"))),
@@ -131,6 +194,8 @@ class Checking(Case):
             result = self.check(*self.config(**keys))
             self.assertEqual((result.code, result.out), (2, b""))
             self.assertRegex(result.err, "^kuno: config: 'config.json': " + re.escape(text))
+            served = self.kuno("serve", "--config", "config.json", env=TOKEN)
+            self.assertEqual((served.code, served.err), (result.code, result.err))
 
     def test_absent(self):
         """a_file_that_is_named_must_be_there"""
@@ -158,6 +223,145 @@ class Checking(Case):
                    studio={"listen": f"127.0.0.1:{self.ports[3]}"})
         (self.state / "usage.json").write_text("{}")
         self.finds("state_dir: the history of use ")
+
+    def test_odd_state(self):
+        """of_whatever_lies_in_the_state_directory_check_says_what_serve_makes_of_it"""
+        state, recovery = self.state, "a request was under way when kuno ended; to recover, stop kuno and"
+        boot = "11111111-2222-3333-4444-555555555555\n"
+        state.mkdir(0o700)
+        for put, name, problem, *warnings in (
+            (folder, "boot-id", "'boot-id': is a folder"),
+            (os.mkfifo, "boot-id", "'boot-id': is not a regular file"),
+            (link_to("/"), "boot-id", "'boot-id': is a folder"),
+            (link_to("nowhere"), "boot-id", None),
+            (text("of another form"), "boot-id", None),
+            (folder, "instance.lock", "'instance.lock' cannot be written: Is a directory"),
+            (link_to("nowhere"), "instance.lock", "'instance.lock' cannot be written: Too many levels"),
+            (text(""), "instance.lock", None),
+            (folder, "usage.json", "the history of use "),
+            (os.mkfifo, "usage.json", "the history of use "),
+            (text("{}"), "usage.json", "the history of use "),
+            (link_to("nowhere"), "usage.json", None),
+            (text(""), "upstream-in-flight", None, recovery),
+            (folder, "upstream-in-flight", None, recovery),
+            (link_to("nowhere"), "upstream-in-flight", None, recovery),
+            (text(""), "reserved-cpu-1", None, recovery),
+            (all_of((text(boot), "boot-id"), (text(""), "upstream-in-flight")), "", None),
+            (all_of((text(boot), "boot-id"), (text("x"), "upstream-in-flight")), "", None, recovery),
+            (all_of((folder, "boot-id"), (text(""), "upstream-in-flight")), "", None, recovery),
+            (folder, "control-token", None),  # the token is in the environment
+        ):
+            with self.subTest(name, put=put.__name__, problem=problem):
+                self.fresh_state()
+                put(state / name)
+                place = f"state_dir: {'' if name == 'usage.json' else repr(str(state)) + ': '}"
+                self.agree(problem and place + problem, warnings)
+
+    def test_odd_studio(self):
+        """of_what_lies_in_the_studios_folder_too"""
+        place, database = self.state / "studio", sqlite3.connect(self.folder / "later.db")
+        with database:
+            database.execute("PRAGMA user_version = 99")
+        database.close()
+        self.state.mkdir(0o700)
+        for put, name, problem in (
+            (text(""), "", "is not a folder"),
+            (link_to("nowhere"), "", f"cannot be made: the link '{place}' leads nowhere"),
+            (text(""), "gallery", "'gallery' is not a folder"),
+            (link_to("nowhere"), "inputs", "'inputs' cannot be used: No such file"),
+            (link_to("/dev/null"), "trash", "'trash' is not a folder"),
+            (folder, "studio.db", "'studio.db' cannot be used: Is a directory"),
+            (os.mkfifo, "studio.db", "'studio.db' is not a regular file"),
+            (link_to(self.folder / "later.db"), "studio.db", "the database is of a later version of kuno (99, "),
+            (text("no database"), "studio.db", None),
+            (text(""), "studio.db", None),
+            (folder, "thumbnails", None),
+        ):
+            with self.subTest(name, put=put.__name__, problem=problem):
+                self.fresh_state()
+                if name:
+                    place.mkdir(0o700)
+                put(place / name)
+                self.agree(problem and f"studio: '{place}': {problem}", [],
+                           studio={"listen": f"127.0.0.1:{self.ports[3]}"})
+
+    def test_odd_place(self):
+        """and_of_where_it_is"""
+        link, nowhere = self.folder / "link", f"leads nowhere: {os.strerror(errno.ENOENT)}"
+        link.symlink_to("nowhere")
+        (self.folder / "round").symlink_to("round")
+        (self.folder / "here").symlink_to(self.models)
+        self.models.chmod(0o700)
+        for path, problem in ((link, f"cannot be made: the link '{link}' {nowhere}"),
+                              (link / "a" / "b", f"cannot be made: the link '{link}' {nowhere}"),
+                              (self.folder / "round", "cannot be looked at: Too many levels"),
+                              ("/proc/kuno", "cannot be made in '/proc': "),
+                              ("/sys/kuno", "cannot be made in '/sys': "),
+                              (self.folder / "here", None), (self.folder / "here" / "a" / "b", None)):
+            with self.subTest(path):
+                self.agree(problem and f"state_dir: '{path}': {problem}", [], state_dir=str(path))
+
+    def test_odd_home(self):
+        """without_a_file_both_refuse_a_home_that_takes_no_state_and_a_token_that_cannot_be_read"""
+        token = self.home / ".local/state/kuno/control-token"
+        token.parent.mkdir(parents=True, mode=0o700)
+        for put, env, problem in ((None, {"HOME": "/proc"}, "state_dir: '/proc/.local/state/kuno': cannot be made in "),
+                                  (None, {"HOME": "nowhere"}, ""),
+                                  (folder, {}, f"control token: '{token}': is not a regular file"),
+                                  (link_to("nowhere"), {}, f"control token: '{token}': cannot be opened: No such ")):
+            with self.subTest(problem):
+                if put:
+                    put(token)
+                checked, served = self.check(env=env), self.kuno("serve", env=env)
+                self.assertEqual((served.code, served.err.replace("serve", "check", 1)), (checked.code, checked.err))
+                self.assertEqual(checked.code, 2)
+                self.assertIn(problem, checked.err)
+                if put:
+                    token.rmdir() if token.is_dir() else token.unlink()
+
+    def test_odd_workers(self):
+        """and_programs_that_cannot_begin_and_homes_that_are_not_to_be_had"""
+        self.state.mkdir(0o700)
+        (self.state / "home").symlink_to("nowhere")
+        for path, start in (("words", "not a program\n"), ("empty", ""), ("script", "#! /no/shell -e\n")):
+            (self.folder / path).write_text(start)
+            (self.folder / path).chmod(0o755)
+        for key, path, problem in (
+            ("executable", self.folder / "words", "cannot be executed: it is neither a program nor a script with '#!'"),
+            ("executable", self.folder / "empty", "cannot be executed: it is neither"),
+            ("executable", self.folder / "script", "cannot be executed: its interpreter '/no/shell': No such file"),
+            ("home", self.state / "home", f"cannot be made: the link '{self.state}/home' leads nowhere"),
+            ("home", self.state / "boot-id", "in state_dir that name is kuno's own"),
+            ("home", self.state / "reserved-x" / "a", "in state_dir that name is kuno's own"),
+        ):
+            self.agree(f"managed.workers[0].{key}: '{path}': {problem}", [],
+                       **self.managed(self.worker(0, **{key: str(path)})))
+
+    def test_warnings(self):
+        """what_will_not_work_is_told_although_serve_starts"""
+        toml = self.folder / "models.toml"
+        toml.write_text("[broken\n")
+        listen = f"127.0.0.1:{self.ports[3]}"
+        broken = f"{toml}: line 1: "
+        self.agree(None, [f"studio.models: {broken}", f"image.models: {broken}"],
+                   studio={"listen": listen, "models": str(toml)}, image={"models": str(self.folder)})
+        own = self.home / ".config/kuno/models.toml"
+        own.parent.mkdir(parents=True)
+        own.write_text("[broken\n")
+        self.agree(None, [f"studio.models: {own}: line 1: "], studio={"listen": listen}, image={})
+        self.agree(None, [f"image.models: {own}: line 1: "], image={})
+        self.agree(None, [])
+        text = self.passes(image={})
+        self.assertIn(f"\nwarning   image.models: {own}: line 1: ", text)
+        own.unlink()
+        for mirror, words in (("http://models.example.org", "is not followed: it must be https"),
+                              ("https://me@models.example.org", "an address with a user's name in it is not followed"),
+                              ("https://models.example.org/?a", "the address of a mirror has no '?' and no '#'"),
+                              ("https://exa mple.org", "is no address like https://models.example.org")):
+            studio = {"listen": listen, "mirror": mirror}
+            self.agree(None, [words], studio=studio)
+            self.agree(None, [], studio={**studio, "offline": True})
+        self.agree(None, [], studio={"listen": listen, "mirror": "https://models.example.org/a"})
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a folder away")
     def test_strangers(self):

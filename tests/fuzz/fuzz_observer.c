@@ -18,36 +18,31 @@ static bool ask_reader(kn_json_text text, kn_observed *ret, char name[KN_MODEL_N
     kn_json_reader j;
     kn_json_text key, value;
     kn_error err = { 0 };
-    bool has_input = false, clear = true;
-    unsigned models = 0;
+    bool has_input = false, refused = false;
     kn_json_begin(&j, text, text, &err);
     kn_json_object(&j);
     while (!j.failed && kn_json_key(&j, &key)) {
         bool is_model = is_like(key, "model"), is_input = is_like(key, "prompt");
         char kind = kn_json_peek(&j);
-        if (is_model && models++ == 0 && kind == '"' && kn_json_string(&j, &value)) {
-            clear = value.len <= KN_MODEL_NAME_MAX;
-            for (size_t i = 0; i < value.len; i++)
-                clear &= value.data[i] > 0x20 && value.data[i] < 0x7F;
-            if (clear) {
+        if (is_model && kind == '"' && kn_json_string(&j, &value)) {
+            memset(name, 0, KN_MODEL_NAME_MAX + 1);
+            if (value.len <= KN_MODEL_NAME_MAX)
                 memcpy(name, value.data, value.len);
-                name[value.len] = 0;
-            }
             continue;
         }
-        clear &= !is_model;
+        refused |= is_model && kind != 'n';
         if (!kn_json_skip(&j, &value) || !is_input || kind == 'n')
             continue;
         has_input = kind == '"' ? value.len > 2 : kind != '[';
         for (size_t i = 1; kind == '[' && i + 1 < value.len; i++)
             has_input |= !strchr(" \t\r\n", value.data[i]);
     }
-    bool read = kn_json_finish(&j);
+    bool read = !j.failed;
     kn_json_close(&j);
-    *ret = !clear                   ? KN_OBSERVED_UNCLEAR
-           : !has_input             ? KN_OBSERVED_NOTHING
-           : models == 1 && name[0] ? KN_OBSERVED_MODEL
-                                    : KN_OBSERVED_UNCLEAR;
+    *ret = refused                     ? KN_OBSERVED_UNCLEAR
+           : !has_input                ? KN_OBSERVED_NOTHING
+           : kn_name_is_possible(name) ? KN_OBSERVED_MODEL
+                                       : KN_OBSERVED_UNCLEAR;
     return read;
 }
 
@@ -64,7 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 0; i < len; i += piece)
         kn_observer_feed(&cut, text + i, KN_MIN(piece, len - i));
     kn_observed told = kn_observer_result(&whole), expected;
-    if (told != kn_observer_result(&cut) || strcmp(whole.name, cut.name) != 0)
+    if (told != kn_observer_result(&cut) || kn_observer_naming(&whole) != kn_observer_naming(&cut) ||
+        strcmp(whole.name, cut.name) != 0)
         abort();
     char name[KN_MODEL_NAME_MAX + 1] = "";
     if (ask_reader((kn_json_text){ text, len }, &expected, name) &&

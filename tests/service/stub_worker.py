@@ -32,6 +32,8 @@ import time
 HOME = pathlib.Path(os.environ["HOME"])
 PORT = int(os.environ["OLLAMA_HOST"].rsplit(":", 1)[1])
 CONTEXT = int(os.environ["OLLAMA_CONTEXT_LENGTH"])
+DECODER = json.JSONDecoder(  # the first value alone, and null says nothing
+    object_pairs_hook=lambda pairs: {key.lower(): value for key, value in pairs if value is not None})
 loaded = {}  # digest: (name, context)
 
 
@@ -131,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         s = setup()
-        q = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        q, _ = DECODER.raw_decode(self.rfile.read(int(self.headers["Content-Length"])).decode())
         name, given = full(q["model"]), q.get("prompt") or q.get("messages") or q.get("input")
         if name not in s["models"]:
             self.answer(404, {"error": "model not found"})

@@ -17,6 +17,14 @@ from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
 from test_ollama import CHAT, OPENAI, SHORT
 
 
+# The rest of a request, with the end of its body.
+FEW = '"stream":false,"options":{"num_predict":2}}'
+ASKS = '"messages":[{"role":"user","content":"x"}],"max_tokens":2}'
+ROUTES = {"/api/generate": '"prompt":"x",' + FEW, "/api/chat": '"messages":[{"role":"user","content":"x"}],' + FEW,
+          "/api/embed": '"input":"x"}', "/api/embeddings": '"prompt":"x"}', "/v1/chat/completions": ASKS,
+          "/v1/completions": '"prompt":"x","max_tokens":2}', "/v1/embeddings": '"input":"x"}'}
+
+
 def marked(text):
     """Processes with this in their environment: workers and all that they have started."""
     found = []
@@ -25,6 +33,12 @@ def marked(text):
             if folder.name.isdigit() and text.encode() in (folder / "environ").read_bytes():
                 found.append(int(folder.name))
     return sorted(found)
+
+
+def words_of(answer):
+    """Of an error, in whichever form; which "type" it has in that of OpenAI versions of Ollama do not agree about."""
+    error = json.loads(answer)["error"]
+    return error if isinstance(error, str) else error["message"]
 
 
 def children(pid):
@@ -109,11 +123,35 @@ class RealWorkers(unittest.TestCase):
                             ("/api/embeddings", "prompt"), ("/v1/chat/completions", "messages"),
                             ("/v1/completions", "prompt"), ("/v1/embeddings", "input")):
             body = {"model": "none", key: [{"role": "user", "content": "x"}] if key == "messages" else "x"}
-            direct, own = (self.ollama.ask(port, "POST", target, body) for port in (self.ports[0], self.server.listen))
-            errors = [json.loads(answer[2])["error"] for answer in (direct, own)]
-            words = [error if isinstance(error, str) else error["message"] for error in errors]
-            self.assertEqual((own[0], words[1]), (direct[0], words[0]), target)
+            self.assertEqual(self.same(target, body), 404)
         self.assertEqual(self.serves(), before)
+
+    def test_odd(self):
+        """what_is_odd_is_answered_as_ollama_answers_it_and_what_names_no_model_touches_no_worker"""
+        self.generate("kuno-tiny")
+        before = self.serves()
+        for target, rest in ROUTES.items():
+            whole = '{"model":"kuno-tiny",' + rest
+            for body in (whole + " {}", whole + "]", '{"model":"none",' + rest + " x",
+                         '{"model":"kuno-other","model":"none",' + rest, '{"model":"none","Model":"kuno-tiny",' + rest,
+                         '{"model":"kuno-tiny","model":null,' + rest, '{"model":"",' + rest, "{" + rest,
+                         '{"model":null,' + rest, '{"model":5,' + rest, '{"model":"kuno-tiny","model":[],' + rest,
+                         '{"model":"a\\"b",' + rest, '{"model":"kuno-tiny:",' + rest, "\ufeff" + whole, whole[:-1], "",
+                         "not json", "[]", "null", "{}"):
+                self.same(target, body.encode())
+        self.assertEqual(self.serves(), before)
+        for target, rest in ROUTES.items():  # what some versions read otherwise
+            for name in " kuno-tiny ", " ", "n\u00e9", "x" * 300, "http://kuno-tiny":
+                self.same(target, (json.dumps({"model": name})[:-1] + "," + rest).encode())
+        self.assertFalse(self.server.admission()["recovery_required"])
+
+    def same(self, target, body):
+        """Directly and through the server: the same status, and the same words of an error."""
+        (status, words), (own_status, own_words) = (
+            (status, words_of(text) if status != 200 else None) for status, _, text in
+            (self.ollama.ask(port, "POST", target, body) for port in (self.ports[0], self.server.listen)))
+        self.assertEqual((own_status, own_words), (status, words), (target, body))
+        return status
 
     def test_shared(self):
         """models_of_the_same_weights_share_a_load"""

@@ -24,9 +24,10 @@ class Usage(Case):
         for path, body in (("/api/generate", {"model": "tiny", "prompt": "x"}),
                            ("/api/chat", {"model": "alias:latest", "messages": [{"role": "user", "content": "x"}]}),
                            ("/v1/embeddings", {"model": "TINY:latest", "input": ["x"]}),
+                           ("/api/generate", b'{"model":"other:7b","model":"tiny","prompt":"x"} {"model":"other:7b"}'),
                            ("/v1/messages", {"model": "other:7b", "messages": [{}]})):
             self.assertEqual(server.ask("POST", path, body)[0], 200)
-        self.counts(server, tiny_latest=3, other_7b=1)
+        self.counts(server, tiny_latest=4, other_7b=1)
         first, second = server.own("GET", "usage")[1]["models"]
         self.assertEqual((first["names"], second["names"]), (["other:7b"], ["alias:latest", "tiny:latest"]))
         self.assertTrue(first["eligible"])
@@ -46,7 +47,7 @@ class Usage(Case):
         """what_is_not_certain_is_counted_without_a_name"""
         server = self.serve()
         server.generate(model="unknown-secret-name")
-        server.ask("POST", "/api/generate", b'{"model":"tiny","model":"tiny","prompt":"x"}')
+        server.ask("POST", "/api/generate", b'{"model":["tiny"],"prompt":"x"}')
         server.ask("POST", "/api/generate", b"\x28\xb5\x2f\xfd", headers={"Content-Encoding": "zstd"})
         server.ask("POST", "/v1/audio/transcriptions", b"--x--")
         self.counts(server, unattributed=4)

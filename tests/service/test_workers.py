@@ -105,12 +105,12 @@ class Routing(Workers):
         """a_model_that_is_not_listed_is_404_as_ollama_says_it_and_nothing_else_happens"""
         server = self.start()
         self.place(server.generate(model="tiny"))
-        single, double = "model 'no\"body' not found", 'model "no\"body" not found, try pulling it first'
+        single, double = "model 'nobody' not found", 'model "nobody" not found, try pulling it first'
         for target, key, words in (("/api/generate", "prompt", single), ("/api/chat", "messages", single),
                                    ("/api/embed", "input", double), ("/api/embeddings", "prompt", double),
                                    ("/v1/chat/completions", "messages", single), ("/v1/embeddings", "input", double),
                                    ("/v1/responses", "input", single), ("/v1/messages", "messages", single)):
-            status, _, body = server.ask("POST", target, {"model": 'no"body', key: ["x"]})
+            status, _, body = server.ask("POST", target, {"model": "nobody", key: ["x"]})
             error = json.loads(body)["error"]
             self.assertEqual((status, error if target.startswith("/api/") else error["message"]), (404, words), target)
         odd = b'{"model":"nobody","options":{"num_ctx":5.5},"prompt":"x"}'  # a wish that is not clear
@@ -128,15 +128,29 @@ class Routing(Workers):
         self.place(server.generate(model="new"))
 
     def test_nonsense(self):
-        """a_body_that_names_no_model_is_refused_and_nothing_else_happens"""
+        """what_names_no_model_is_the_upstreams_to_refuse_and_nothing_else_happens"""
         server = self.start()
         self.place(server.generate(model="tiny"))
-        for body in (b"not json", b"", b"{", b"[]", b'{"prompt":"x"}', b'{"model":5,"prompt":"x"}', b'{"model":""}',
-                     b'{"model":"tiny","model":"tiny","prompt":"x"}'):
-            status, _, text = server.ask("POST", "/api/generate", body)
-            self.assertEqual((status, json.loads(text)), (400, {"error": "kuno: the request is not well-formed"}), body)
-        self.assertEqual(self.upstream.worked(), [])
+        for number, body in enumerate((
+                b"not json", b"", b"{", b"[]", b"null", b"{}", b'{"prompt":"x"}', b'{"model":5,"prompt":"x"}',
+                b'{"model":""}', b'{"model":"tiny","prompt":"x"', b'{"model":"tiny","model":""}',
+                b'{"model":"ti\\"ny","prompt":"x"}', b'\xef\xbb\xbf{"model":"tiny","prompt":"x"}')):
+            status, _, text = server.ask("POST", "/v1/responses" if number % 2 else "/api/chat", body,
+                                         "status=400")
+            self.assertEqual((status, json.loads(text)), (400, {"error": self.upstream.error_text}), body)
+            self.assertEqual((len(self.upstream.worked()), self.upstream.seen[-1][2]), (number + 1, body))
         self.untouched(server)
+
+    def test_odd(self):
+        """what_ollama_understands_all_the_same_workers_serve_too"""
+        server = self.start()
+        for body in (b'{"model":"tiny","prompt":"x"} {"model":"other:7b"}', b'{"model":"tiny","prompt":"x"}\n]',
+                     b'{"model":"other:7b","Model":"tiny","prompt":"x"}',
+                     b'{"model":"tiny","model":null,"prompt":"x"}'):
+            self.assertEqual(server.ask("POST", "/api/generate", body)[0], 200, body)
+        self.assertEqual(len(self.notes(start="use")), 4)
+        self.assertEqual([line.split()[1] for line in self.notes(start="load")], ["tiny:latest"])
+        self.assertEqual(self.upstream.worked(), [])
 
     def test_away(self):
         """without_the_upstream_workers_go_on_with_what_they_have_shown_to_have_and_nothing_is_unloaded"""
@@ -181,7 +195,8 @@ class Routing(Workers):
         server = self.start()
         self.place(server.generate(model="tiny"))
         odd = {"model": "tiny", "prompt": "x", "options": {"num_ctx": 5.5}}
-        for target, body in (("/api/generate", odd), ("/api/unknown", {}),
+        for target, body in (("/api/generate", odd), ("/api/unknown", {}), ("/api/generate", b'{"model":" tiny"}'),
+                             ("/api/generate", b'{"model":"tiny","option\xc5\xbf":{"num_gpu":1},"prompt":"x"}'),
                              ("/v1/responses", {"model": "tiny", "input": "x"})):
             before = [pid for pid in self.pids() if is_alive(pid)]
             self.assertEqual(len(before), 2, target)

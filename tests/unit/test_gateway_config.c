@@ -282,6 +282,10 @@ static void the_studio_is_there_if_asked_for_or_without_a_file(void **state) {
           "studio.models: 'm.toml' is not an absolute path, which begins with '/'" },
         { "{\"studio\": {\"mirror\": \"ftp://models.example.org\"}}",
           "studio.mirror: 'ftp://models.example.org' is not like https://models.example.org" },
+        { "{\"studio\": {\"mirror\": \"https://\"}}",
+          "studio.mirror: 'https://' is not like https://models.example.org" },
+        { "{\"studio\": {\"mirror\": \"http://:80/x\"}}",
+          "studio.mirror: 'http://:80/x' is not like https://models.example.org" },
         { "{\"studio\": {\"isolation\": \"none\"}}",
           "studio.isolation: 'none' is not known; known: best-effort, required" },
     };

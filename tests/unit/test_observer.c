@@ -31,7 +31,12 @@ static const struct {
     { "{\"model\":\"m\",\"input\":[\"\"]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":\"text\"}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":[[1,2],[3]]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
-    { "{\"model\":\"\\\"a\\\\b\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "\"a\\b" },
+    { "{\"model\":\"m\",\"model\":\"longer\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "longer" },
+    { "{\"model\":\"longer\",\"Model\":\"n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "n" },
+    { "{\"model\":\"m\",\"prompt\":\"x\",\"model\":null}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
+    { "{\"model\":\" \",\"model\":\"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
+    { "{\"model\":\"m\",\"prompt\":\"x\"}{\"model\":\"n\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
+    { "{\"model\":\"m\",\"prompt\":\"x\"}\"", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"prompt\":\"x\",\"prompt\":null}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     /* loads and unloads */
     { "{\"model\":\"m\"}", KN_INPUT_PROMPT, KN_OBSERVED_NOTHING, NULL },
@@ -49,8 +54,10 @@ static const struct {
     { "{\"model\":\"m\",\"prompt\":\"x", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
-    { "{\"model\":\"m\",\"model\":\"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
-    { "{\"model\":\"m\",\"Model\":\"n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"m\",\"model\":\"\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"m\",\"model\":7,\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":7,\"model\":\"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"\\\"a\\\\b\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":7,\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":[\"m\"],\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
@@ -60,7 +67,6 @@ static const struct {
     { "{\"model\":\"m\\x\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\\u00g0\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "[{\"model\":\"m\",\"prompt\":\"x\"}]", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
-    { "{\"model\":\"m\",\"prompt\":\"x\"}{}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\",\"prompt\":\"x\",}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\" \"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\" \"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
@@ -114,7 +120,63 @@ static void names_have_a_limit(void **state) {
         kn_observer_feed(&o, "\",\"prompt\":\"x\"}", 15);
         assert_int_equal(kn_observer_result(&o), len <= KN_MODEL_NAME_MAX ? KN_OBSERVED_MODEL : KN_OBSERVED_UNCLEAR);
         assert_int_equal(strlen(o.name), len <= KN_MODEL_NAME_MAX ? len : 0);
+        assert_int_equal(kn_observer_naming(&o), len <= KN_MODEL_NAME_MAX ? KN_NAMING_MODEL : KN_NAMING_UNKNOWN);
     }
+}
+
+static void what_names_no_model_is_told_from_what_may_name_one(void **state) {
+    (void)state;
+    static const char *const nothing[] = { "",
+                                           " ",
+                                           "null",
+                                           "[\"model\"]",
+                                           "{}",
+                                           "{\"prompt\":\"x\"}",
+                                           "{\"model\":null}",
+                                           "{\"model\":\"\"}",
+                                           "{\"model\":\"a\\\"b\"}",
+                                           "{\"model\":\"m\"",
+                                           "{\"model\":\"m\",}",
+                                           "{\"model\":\"m\",\"model\":\"\"}",
+                                           "{\"model\":[\"m\"],\"model\":\"m\"}",
+                                           "\xEF\xBB\xBF{\"model\":\"m\"}" };
+    static const char *const model[] = { "{\"model\":\"m\"}", "{\"model\":\"\",\"model\":\"m\"} x",
+                                         "{\"prompt\":[[{}]],\"model\":\"m\",\"model\":null}" };
+    static const char *const unknown[] = { "{\"model\":\" m \"}", "{\"model\":\"m\\u00a0\"}",
+                                           "{\"model\":\"https://h/a/m\"}" };
+    const struct {
+        const char *const *texts;
+        size_t count;
+        kn_naming naming;
+    } lists[] = { { nothing, KN_COUNT(nothing), KN_NAMING_NOTHING },
+                  { model, KN_COUNT(model), KN_NAMING_MODEL },
+                  { unknown, KN_COUNT(unknown), KN_NAMING_UNKNOWN } };
+    for (size_t i = 0; i < KN_COUNT(lists); i++) {
+        for (size_t k = 0; k < lists[i].count; k++) {
+            const char *json = lists[i].texts[k];
+            kn_observer o;
+            kn_observer_begin(&o, KN_INPUT_PROMPT);
+            kn_observer_feed(&o, json, strlen(json));
+            kn_naming naming = kn_observer_naming(&o);
+            if (naming != lists[i].naming || (naming == KN_NAMING_MODEL && strcmp(o.name, "m") != 0))
+                fail_msg("%s: %d, '%s'", json, naming, o.name);
+        }
+    }
+}
+
+static void names_are_of_the_letters_that_names_have(void **state) {
+    (void)state;
+    static const char *const possible[] = { "m", "_m", "9", "a/b:c-1.5_x", "hf.co/a/b:Q4_K_M", "h:1/a/b:c", "m:7b-" };
+    static const char *const others[] = { "",    " ",        "m ",   "a b",       "a\"b", "a+b",  "n\xC3\xA9",
+                                          "m\n", "\1",       ":tag", "m:",        "m/",   "/m",   "../m",
+                                          ".m",  "-m",       "a@b",  "x://h/a/b", "a,b",  "a\\b", "a*",
+                                          "m?",  "\xC5\xBF", "{}",   "\x7F" };
+    for (size_t i = 0; i < KN_COUNT(possible); i++)
+        if (!kn_name_is_possible(possible[i]))
+            fail_msg("%s", possible[i]);
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        if (kn_name_is_possible(others[i]))
+            fail_msg("%s", others[i]);
 }
 
 /* The observer's memory after a request in which a word stands wherever people write. */
@@ -160,6 +222,8 @@ int main(void) {
         cmocka_unit_test(tells_uses_from_loads),
         cmocka_unit_test(it_does_not_matter_how_the_bytes_are_cut),
         cmocka_unit_test(names_have_a_limit),
+        cmocka_unit_test(what_names_no_model_is_told_from_what_may_name_one),
+        cmocka_unit_test(names_are_of_the_letters_that_names_have),
         cmocka_unit_test(nothing_that_people_write_is_kept),
         cmocka_unit_test(nested_input_of_any_size_is_stepped_over),
     };

@@ -136,6 +136,26 @@ static void never_replaces_unasked(void **state) {
     both_ways(not_over_another);
 }
 
+static void looking_makes_nothing(void **state) {
+    (void)state;
+    place p = new_place();
+    kn_error err = { 0 };
+    char below[80];
+    assert_true(kn_output_look(p.path, false, &err));
+    assert_int_equal(access(p.path, F_OK), -1);
+    make_file(p.path, "old");
+    assert_true(kn_output_look(p.path, true, &err));
+    assert_false(kn_output_look(p.path, false, &err));
+    err = (kn_error){ 0 };
+    assert_false(kn_output_look(p.dir, true, &err));
+    assert_string_equal(err.text, "is a folder, a file name is needed");
+    err = (kn_error){ 0 };
+    snprintf(below, sizeof below, "%s/below", p.path);
+    assert_false(kn_output_look(below, true, &err));
+    assert_content(p.path, "old");
+    remove_place(&p);
+}
+
 /* A child that is killed when it has written. */
 static void write_and_die(const place *p) {
     pid_t child = fork();
@@ -200,6 +220,7 @@ int main(void) {
         cmocka_unit_test(appears_whole_or_not_at_all),
         cmocka_unit_test(replaces_a_file_in_one_moment),
         cmocka_unit_test(never_replaces_unasked),
+        cmocka_unit_test(looking_makes_nothing),
         cmocka_unit_test(a_killed_process_leaves_nothing),
         cmocka_unit_test(what_it_leaves_elsewhere_is_known_by_its_name),
     };

@@ -105,6 +105,14 @@ int __wrap_unlinkat(int at, const char *path, int flags) {
     return __real_unlinkat(at, path, flags);
 }
 
+static kn_state_sight look(kn_boot_id boot) {
+    kn_state_sight sight;
+    kn_error err = { 0 };
+    if (!kn_state_look(folder, boot, &sight, &err))
+        fail_msg("%s", err.text);
+    return sight;
+}
+
 static void the_marker_is_durable_before_mark_returns(void **state) {
     (void)state;
     kn_state *s = open_state(monday);
@@ -180,6 +188,8 @@ static void a_marker_stays_until_its_end_is_proved(void **state) {
             write_file("boot-id", rows[i].boot_file);
         if (rows[i].marker)
             write_file("upstream-in-flight", rows[i].marker);
+        assert_int_equal(look(rows[i].now).uncertain, rows[i].uncertain);
+        assert_int_equal(is_there("upstream-in-flight"), rows[i].marker != NULL);
         kn_state *s = open_state(rows[i].now);
         if (kn_state_is_uncertain(s) != rows[i].uncertain || kn_state_was_cleared(s) != rows[i].cleared ||
             is_there("upstream-in-flight") != rows[i].uncertain)
@@ -256,8 +266,45 @@ static void one_process_at_a_time(void **state) {
     assert_false(kn_state_open(folder, monday, &other, &err));
     assert_non_null(strstr(err.text, "is in use by another kuno; stop it, or give this one another state_dir"));
     assert_non_null(strstr(err.text, folder));
+    assert_true(look(monday).in_use);
     kn_state_close(s);
+    assert_false(look(monday).in_use);
     kn_state_close(open_state(monday));
+}
+
+static void looking_changes_nothing_and_finds_what_is_in_the_way(void **state) {
+    (void)state;
+    static const char *const names[] = { "boot-id", "instance.lock" };
+    kn_state_sight sight = look(monday);
+    assert_false(sight.in_use || sight.uncertain);
+    assert_int_equal(rmdir(folder), 0); /* nothing was made in it */
+    assert_int_equal(mkdir(folder, 0700), 0);
+    for (size_t i = 0; i < KN_COUNT(names); i++) {
+        kn_error err = { 0 }, why = { 0 };
+        kn_state *s = NULL;
+        assert_int_equal(mkdir(path_of(names[i]), 0700), 0);
+        assert_false(kn_state_look(folder, monday, &sight, &err));
+        assert_non_null(strstr(err.text, names[i]));
+        assert_false(kn_state_open(folder, monday, &s, &why));
+        assert_non_null(strstr(why.text, err.text));
+        assert_int_equal(rmdir(path_of(names[i])), 0);
+        unlink(path_of("instance.lock")); /* which opening has made */
+    }
+    kn_error err = { 0 };
+    assert_int_equal(chmod(folder, 0770), 0);
+    assert_false(kn_state_look(folder, monday, &sight, &err));
+    assert_non_null(strstr(err.text, "lets others write"));
+}
+
+static void its_own_files_are_known_by_name(void **state) {
+    (void)state;
+    static const char *const ours[] = { "boot-id",    "instance.lock", "upstream-in-flight",
+                                        "usage.json", "control-token", "reserved-cpu-1" };
+    static const char *const others[] = { "", "boot", "boot-idx", "reserved", "home", "studio" };
+    for (size_t i = 0; i < KN_COUNT(ours); i++)
+        assert_true(kn_state_has(ours[i], strlen(ours[i])));
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        assert_false(kn_state_has(others[i], strlen(others[i])));
 }
 
 static void folders_are_made_and_must_be_ones_own(void **state) {
@@ -331,9 +378,11 @@ int main(void) {
         TEST(a_marker_that_is_no_file_is_a_persons_to_judge),
         TEST(a_worker_is_reserved_until_its_end_is_proved),
         TEST(one_process_at_a_time),
+        TEST(looking_changes_nothing_and_finds_what_is_in_the_way),
         TEST(folders_are_made_and_must_be_ones_own),
         TEST(trouble_is_told_when_it_begins_and_when_it_ends),
         cmocka_unit_test(the_kernel_tells_the_boot),
+        cmocka_unit_test(its_own_files_are_known_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
