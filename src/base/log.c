@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { NOTICE_BYTES = 100 };
 
@@ -110,7 +111,7 @@ bool kn_log_new(int fd, const char *front, kn_log **ret, kn_error *err) {
     l->fd = fd;
     snprintf(l->front, sizeof l->front, "%s", front);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    kn_condition_init(&l->changed);
     int failed = start_thread(l);
     if (failed) {
         destroy(l);
@@ -140,9 +141,7 @@ void kn_log_say(kn_log *l, const char *fmt, ...) {
 void kn_log_free(kn_log *l) {
     if (!l)
         return;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += KN_LOG_END_MS / 1000;
+    struct timespec until = kn_moment_in_ms(KN_LOG_END_MS);
     pthread_mutex_lock(&l->lock);
     l->ends = true;
     pthread_cond_signal(&l->changed);

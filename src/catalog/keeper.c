@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 
-enum { READ_BYTES = 1 << 20, SYNC_PIECES = 16, SYNC_MS = 1000, NS_PER_MS = 1000000, MS_PER_S = 1000 };
+enum { READ_BYTES = 1 << 20, SYNC_PIECES = 16, SYNC_MS = 1000, MS_PER_S = 1000 };
 
 struct kn_keeper {
     const kn_partial *part;
@@ -98,9 +97,7 @@ static bool must_note(const kn_keeper *k) {
 }
 
 static void wait_for_work(kn_keeper *k) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += SYNC_MS / MS_PER_S;
+    struct timespec until = kn_moment_in_ms(SYNC_MS);
     if (k->waiting_count)
         pthread_cond_timedwait(&k->work, &k->lock, &until);
     else
@@ -164,13 +161,9 @@ bool kn_keeper_new(const kn_partial *part, const kn_pieces *pieces, const char *
         free_parts(k);
         return false;
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&k->lock, NULL);
-    pthread_cond_init(&k->work, &attributes);
-    pthread_cond_init(&k->progress, &attributes);
-    pthread_condattr_destroy(&attributes);
+    kn_condition_init(&k->work);
+    kn_condition_init(&k->progress);
     int failed = pthread_create(&k->thread, NULL, keep, k);
     if (failed) {
         pthread_cond_destroy(&k->work);
@@ -238,11 +231,7 @@ bool kn_keeper_part(kn_keeper *k, size_t piece, uint32_t bytes, kn_error *err) {
 bool kn_keeper_finish(kn_keeper *k, unsigned wait_ms, bool *ret_done, char hash[KN_SHA256_HEX], kn_error *err) {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)wait_ms * NS_PER_MS;
-    until.tv_sec += (time_t)(ns / ((uint64_t)NS_PER_MS * MS_PER_S));
-    until.tv_nsec = (long)(ns % ((uint64_t)NS_PER_MS * MS_PER_S));
+    struct timespec until = kn_moment_in_ms(wait_ms);
     pthread_mutex_lock(&k->lock);
     for (int waited = 0; k->hashed < k->pieces.count && !k->err.code && !waited;)
         waited = pthread_cond_timedwait(&k->progress, &k->lock, &until);

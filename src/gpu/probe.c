@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "gpu/drm.h"
 #include "gpu/gpu.h"
 #include "gpu/nvml.h"
@@ -39,11 +39,7 @@ bool kn_gpu_probe_new(const char *root, kn_gpu_probe **ret, kn_error *err) {
         free(p);
         return kn_fail_nomem(err, sizeof *p);
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    kn_condition_init(&p->changed);
     pthread_mutex_init(&p->lock, NULL);
     p->holders = 1;
     *ret = p;
@@ -121,12 +117,7 @@ kn_gpu_start kn_gpu_probe_start(kn_gpu_probe *p, void (*done)(void *ctx), void *
 }
 
 bool kn_gpu_probe_wait(kn_gpu_probe *p, unsigned ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = kn_moment_in_ms(ms);
     pthread_mutex_lock(&p->lock);
     while (p->running && pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT) {
     }

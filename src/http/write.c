@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/date.h"
+
 void kn_write(kn_writer *w, const void *p, size_t n) {
     if (n > w->room - w->len) {
         w->full = true;
@@ -92,7 +94,7 @@ const char *kn_http_date(kn_http *h) {
     uint64_t now = kn_loop_now_ms(h->loop);
     if (h->date[0] && now - h->date_ms < 1000)
         return h->date;
-    time_t seconds = time(NULL);
+    time_t seconds = (time_t)kn_date_now();
     struct tm t;
     gmtime_r(&seconds, &t);
     snprintf(h->date, sizeof h->date, "%s, %02d %s %04d %02d:%02d:%02d GMT", days[t.tm_wday], t.tm_mday,

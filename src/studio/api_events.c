@@ -39,12 +39,41 @@ static bool is_wanted(const kn_visit *v, const kn_event *e) {
                     : v->topics & kn_event_topic(e->kind);
 }
 
+/* That events are missing before the one that comes next. */
+static bool write_reset(const kn_visit *v, kn_resume why, kn_buf *into) {
+    static const char *const reasons[] = {
+        [KN_RESUME_TOO_OLD] = "too_old", [KN_RESUME_RESTARTED] = "restarted", [KN_RESUME_UNKNOWN] = "unknown_id"
+    };
+    kn_event_id id = kn_event_id_of(v->studio->events, v->number);
+    return kn_buf_printf(into, "id: %s\nevent: stream.reset\ndata: {\"reason\":\"%s\",\"event_id\":\"%s\"}\n\n",
+                         id.text, reasons[why], id.text);
+}
+
+/* Its client took so long that what comes next is not here any more. A job's own stream ends with that, since the job
+ * may have; whoever comes back to it gets its end. */
+static void catch_up(kn_visit *v) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, EVENT_BYTES);
+    v->number = kn_events_last(v->studio->events);
+    if (!write_reset(v, KN_RESUME_TOO_OLD, &text)) {
+        kn_exchange_break(v->x);
+        return;
+    }
+    send_text(v, &text);
+    if (v->id[0])
+        kn_exchange_send_end(v->x);
+}
+
 void kn_events_pump(kn_visit *v) {
     KN_AUTO_BUF text;
     bool last = false;
     kn_buf_init(&text, EVENT_BYTES);
     if (!v->x || !kn_exchange_is_drained(v->x))
         return;
+    if (kn_events_has_lost(v->studio->events, v->number)) {
+        catch_up(v);
+        return;
+    }
     while (!last && text.len < AT_ONCE_BYTES) {
         const kn_event *e = kn_events_after(v->studio->events, v->number);
         if (!e)
@@ -116,25 +145,20 @@ static const char head_lines[] = "Cache-Control: no-store\r\nX-Accel-Buffering: 
 
 /* Sends what comes first: the pause before a client tries again, and that it has missed something. */
 static void begin_stream(kn_visit *v, const char *last_id, bool given) {
-    static const char *const reasons[] = {
-        [KN_RESUME_TOO_OLD] = "too_old", [KN_RESUME_RESTARTED] = "restarted", [KN_RESUME_UNKNOWN] = "unknown_id"
-    };
     kn_events *events = v->studio->events;
-    char text[300];
+    KN_AUTO_BUF text;
     kn_resume resume = KN_RESUME_GOOD;
     kn_exchange_stream(v->x, &(kn_reply){ .status = 200, .type = "text/event-stream", .fields = head_lines }, false);
     v->number = kn_events_last(events);
     if (given)
         resume = kn_events_resume(events, last_id, strlen(last_id), &v->number);
-    kn_event_id id = kn_event_id_of(events, v->number);
-    int len = snprintf(text, sizeof text, "retry: 2000\n\n");
-    if (resume != KN_RESUME_GOOD)
-        len += snprintf(text + len, sizeof text - (size_t)len,
-                        "id: %s\nevent: stream.reset\ndata: {\"reason\":\"%s\",\"event_id\":\"%s\"}\n\n", id.text,
-                        reasons[resume], id.text);
-    kn_exchange_send(v->x, text, (size_t)len);
+    kn_buf_init(&text, EVENT_BYTES);
+    if (!kn_buf_add_text(&text, "retry: 2000\n\n") || (resume != KN_RESUME_GOOD && !write_reset(v, resume, &text))) {
+        kn_exchange_break(v->x);
+        return;
+    }
     v->timer.fired = silence;
-    kn_loop_timer_after(v->studio->loop, &v->timer, SILENCE_MS);
+    send_text(v, &text);
     v->watch.came = event_came;
     kn_studio_watch(v->studio, &v->watch);
     enter(v);

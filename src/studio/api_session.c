@@ -47,12 +47,12 @@ static kn_span cookie_of(const kn_head *head) {
 static kn_session *session_of(kn_api *a, const kn_head *head) {
     kn_span cookie = cookie_of(head);
     kn_session *found = NULL;
-    int64_t now = kn_date_now();
+    uint64_t now = kn_loop_now_ms(a->studio->loop);
     if (!cookie.data)
         return NULL;
     for (size_t i = 0; i < KN_API_SESSIONS; i++) {
         kn_session *s = &a->sessions[i];
-        if (kn_token_is_same(cookie, kn_span_of(s->cookie)) && s->cookie[0] && s->ends_s > now)
+        if (kn_token_is_same(cookie, kn_span_of(s->cookie)) && s->cookie[0] && s->ends_ms > now)
             found = s;
     }
     return found;
@@ -122,9 +122,9 @@ static bool take_link(kn_api *a, const char *code) {
 static kn_session *new_session(kn_api *a) {
     kn_session *oldest = &a->sessions[0];
     for (size_t i = 1; i < KN_API_SESSIONS; i++)
-        if (a->sessions[i].ends_s < oldest->ends_s)
+        if (a->sessions[i].ends_ms < oldest->ends_ms)
             oldest = &a->sessions[i];
-    kn_session s = { .ends_s = kn_date_now() + SESSION_S };
+    kn_session s = { .ends_ms = kn_loop_now_ms(a->studio->loop) + SESSION_S * 1000 };
     if (!make_secret(s.cookie) || !make_secret(s.csrf))
         return NULL;
     *oldest = s;
@@ -153,7 +153,7 @@ void kn_api_create_session(kn_exchange *x, kn_span body) {
     }
     snprintf(v->fields, sizeof v->fields, "Set-Cookie: %s=%s; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=%d\r\n",
              cookie_name, s->cookie, SESSION_S);
-    v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(s->ends_s).text, "csrf_token", s->csrf);
+    v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(kn_date_now() + SESSION_S).text, "csrf_token", s->csrf);
     kn_visit_answer(v);
 }
 

@@ -22,7 +22,7 @@ enum {
 
 typedef struct kn_session {
     char cookie[65], csrf[65]; /* empty: none */
-    int64_t ends_s;
+    uint64_t ends_ms;
 } kn_session;
 
 /* The code of a link that begins a session, once. */

@@ -137,6 +137,10 @@ const kn_event *kn_events_after(const kn_events *e, uint64_t seq) {
     return low < e->first + e->count ? &e->items[low] : NULL;
 }
 
+bool kn_events_has_lost(const kn_events *e, uint64_t seq) {
+    return seq < e->dropped;
+}
+
 /* ---- ids ---- */
 
 enum { BOOT_DIGITS = 8, SEQ_DIGITS = 18 };
@@ -163,7 +167,7 @@ kn_resume kn_events_resume(const kn_events *e, const char *id, size_t len, uint6
     memcpy(digits, id + BOOT_DIGITS + 1, len - BOOT_DIGITS - 1);
     if (!kn_parse_u64(digits, &seq) || seq > e->last)
         return KN_RESUME_UNKNOWN;
-    if (seq < e->dropped)
+    if (kn_events_has_lost(e, seq))
         return KN_RESUME_TOO_OLD;
     *ret_seq = seq;
     return KN_RESUME_GOOD;

@@ -74,6 +74,9 @@ uint64_t kn_events_last(const kn_events *e); /* 0: none yet */
 /* The oldest event after `seq`; NULL: there is none. Valid until the next is added. */
 const kn_event *kn_events_after(const kn_events *e, uint64_t seq);
 
+/* Whether there were events after `seq` that are not here any more. */
+bool kn_events_has_lost(const kn_events *e, uint64_t seq);
+
 /* Where somebody goes on who has seen that id. */
 typedef enum kn_resume { KN_RESUME_GOOD, KN_RESUME_TOO_OLD, KN_RESUME_RESTARTED, KN_RESUME_UNKNOWN } kn_resume;
 kn_resume kn_events_resume(const kn_events *e, const char *id, size_t len, uint64_t *ret_seq);

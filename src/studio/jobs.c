@@ -10,6 +10,9 @@ const char *const kn_job_states[KN_STATES] = { "queued", "running", "completed",
 
 #define UNFINISHED "('queued', 'running')"
 
+/* The clock may have been set back meanwhile; no job ends before it began. */
+#define FINISHED "finished_ms = max(?, coalesce(started_ms, created_ms))"
+
 /* ---- new ones ---- */
 
 bool kn_jobs_find_key(kn_store *s, const char *route, const char *key, const kn_sha256 *body, kn_key_state *ret,
@@ -237,7 +240,7 @@ static bool take_first(kn_store *s, kn_taken_job *ret, kn_error *err) {
         return kn_fail_nomem(err, KN_REQUEST_BYTES);
     return !found || kn_store_do(s, err, NULL,
                                  "UPDATE jobs SET state = 'running', attempts = attempts + 1,"
-                                 " started_ms = coalesce(started_ms, ?) WHERE id = ?",
+                                 " started_ms = coalesce(started_ms, max(?, created_ms)) WHERE id = ?",
                                  "it", kn_store_now_ms(), ret->id.text);
 }
 
@@ -290,7 +293,7 @@ bool kn_jobs_finish(kn_store *s, const char *id, kn_job_state state, const char 
                     kn_error *err) {
     int changed = 0;
     return kn_store_do(s, err, &changed,
-                       "UPDATE jobs SET state = ?3, error = ?4, finished_ms = ?5, " ADD_NOTES
+                       "UPDATE jobs SET state = ?3, error = ?4, " FINISHED ", " ADD_NOTES
                        " WHERE id = ?1 AND state = 'running'",
                        "tttti", id, notes, kn_job_states[state], error, kn_store_now_ms()) &&
            (changed == 1 || kn_fail(err, KN_E_USAGE, "the job does not run"));
@@ -317,12 +320,12 @@ static bool state_of(kn_store *s, const char *id, kn_job_state *ret, kn_error *e
 bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *err) {
     if (!kn_store_begin(s, err))
         return false;
-    bool ok = kn_store_do(s, err, NULL, "UPDATE jobs SET cancel_requested = 1 WHERE id = ? AND state IN " UNFINISHED,
-                          "t", id) &&
-              kn_store_do(s, err, NULL,
-                          "UPDATE jobs SET state = 'cancelled', finished_ms = ? WHERE id = ? AND state = 'queued'",
-                          "it", kn_store_now_ms(), id) &&
-              state_of(s, id, ret, err);
+    bool ok =
+        kn_store_do(s, err, NULL, "UPDATE jobs SET cancel_requested = 1 WHERE id = ? AND state IN " UNFINISHED, "t",
+                    id) &&
+        kn_store_do(s, err, NULL, "UPDATE jobs SET state = 'cancelled', " FINISHED " WHERE id = ? AND state = 'queued'",
+                    "it", kn_store_now_ms(), id) &&
+        state_of(s, id, ret, err);
     return kn_store_end(s, ok, err);
 }
 
@@ -401,15 +404,15 @@ bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
     int64_t now = kn_store_now_ms();
     if (!kn_store_begin(s, err))
         return false;
-    bool ok = kn_store_do(s, err, &cancelled,
-                          "UPDATE jobs SET state = 'cancelled', finished_ms = ?"
-                          " WHERE state = 'running' AND cancel_requested",
-                          "i", now) &&
-              kn_store_do(s, err, &failed,
-                          "UPDATE jobs SET state = 'failed', error = ?, finished_ms = ?"
-                          " WHERE state = 'running' AND attempts >= ?",
-                          "tii", lost, now, (int64_t)KN_JOBS_STARTS) &&
-              kn_store_do(s, err, NULL, "UPDATE jobs SET state = 'queued' WHERE state = 'running'", "");
+    bool ok =
+        kn_store_do(s, err, &cancelled,
+                    "UPDATE jobs SET state = 'cancelled', " FINISHED " WHERE state = 'running' AND cancel_requested",
+                    "i", now) &&
+        kn_store_do(s, err, &failed,
+                    "UPDATE jobs SET state = 'failed', error = ?, " FINISHED
+                    " WHERE state = 'running' AND attempts >= ?",
+                    "tii", lost, now, (int64_t)KN_JOBS_STARTS) &&
+        kn_store_do(s, err, NULL, "UPDATE jobs SET state = 'queued' WHERE state = 'running'", "");
     if (!kn_store_end(s, ok, err))
         return false;
     *ret_ended = cancelled + failed;

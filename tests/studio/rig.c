@@ -4,7 +4,8 @@
  *
  * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. What becomes
  * of a picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
- * the whole process as if by the hand of the kernel. An upscaler enlarges by the first digit of its file. */
+ * the whole process as if by the hand of the kernel, "tells=N" has its job's events say N MiB more. An upscaler
+ * enlarges by the first digit of its file. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "image/resize.h"
 #include "image/write.h"
 #include "studio/api.h"
+#include "studio/internal.h"
 #include "workers/inspect_job.h"
 
 static struct {
@@ -102,11 +104,24 @@ static void go_on(kn_timer *t) {
     }
 }
 
+/* Of a kind of which every one is kept. */
+static void tell_much(const char *job, unsigned mib) {
+    enum { MIB = 1 << 20 };
+    char *much = calloc(1, MIB + 1);
+    if (!much)
+        return;
+    memset(much, 'x', MIB);
+    for (unsigned i = 0; i < mib; i++)
+        kn_studio_tell(own.studio, KN_EVENT_JOB_QUEUED, job, json_pack("{s:s, s:s}", "id", job, "much", much));
+    free(much);
+}
+
 static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {
     (void)ctx, (void)err;
     const char *prompt = task->request->prompt;
     if (prompt && strstr(prompt, "kill"))
         raise(SIGKILL);
+    tell_much(task->job, number_of(prompt, "tells=", 0));
     picture.heard = heard;
     picture.ctx = heard_ctx;
     picture.task = task;

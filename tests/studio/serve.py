@@ -38,6 +38,7 @@ class Serve(Rig):
 
     program = PROGRAM
     ports = None
+    environment = {}  # more of it
 
     def __init__(self, within=None, mirror=None, **more):
         self.more = more
@@ -61,7 +62,7 @@ class Serve(Rig):
         with open(path, "w") as file:
             json.dump(config, file)
         open(config["studio"]["models"], "a").close()
-        own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}
+        own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN, **self.environment}
         with open(os.path.join(self.folder, "log"), "a") as log:
             self.process = subprocess.Popen([self.program, "serve", "--config", path], stderr=log, env=own)
         end = time.monotonic() + PATIENCE

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
+from studio.slow import Client
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
 CLIENTS = int(os.environ.get("STUDIO_CLIENTS", "15"))
@@ -188,6 +190,30 @@ class Life(unittest.TestCase):
             for client in slow:
                 client.close()
             self.assertEqual(len(rig.get(f"/inputs/{own['input_id']}/content").body), len(picture))
+
+    def test_whoever_is_too_far_behind_is_told_what_is_missing(self):
+        with Rig() as rig:
+            rig.post("/engine/stop")
+            job = rig.job("tells=80")
+            with (Client(rig, "GET", "/api/v1/events") as watcher,
+                  Client(rig, "GET", f"/api/v1/jobs/{job}/events") as own,
+                  Client(rig, "GET", "/api/v1/events?topics=gallery") as other):
+                for one in (watcher, own, other):
+                    one.read_until(rb"retry: ")
+                rig.post("/engine/start")
+                self.assertEqual(rig.ended(job)["state"], "completed")
+                missing = rb'event: stream\.reset\ndata: {"reason":"too_old",'
+                self.assertLess(watcher.read_until(missing).count(b'"much":'), 70)
+                self.assertLess(own.read_until(missing).count(b'"much":'), 70)
+                own.read_until(rb"\r\n0\r\n\r\n")  # whoever comes back is told of the job's end
+                with rig.events(f"/jobs/{job}/events") as again:
+                    self.assertEqual([event.kind for event in again], ["job.completed"])
+                last = rig.job("the last")
+                told = watcher.read_until(rb'event: job\.completed\ndata: {"id":"%s"' % last.encode())
+                self.assertEqual(re.findall(rb"event: (job\.(?!p)\w+)", told)[-3:],
+                                 [b"job.queued", b"job.started", b"job.completed"])
+                other.read_until(rb"event: gallery\.added")
+                self.assertNotIn(b"stream.reset", other.read_until(rb"event: gallery\.added"))
 
 
 tap.main()

@@ -131,8 +131,6 @@ static bool work_answer(kn_visit *v, kn_store *s, kn_error *err) {
     const char *state = json_string_value(json_object_get(v->json, "state"));
     if (!state || strcmp(state, "completed") != 0)
         return deny_failure(v, v->json, err);
-    kn_buf_free(&v->body);
-    kn_buf_init(&v->body, KN_COMPAT_ANSWER_MAX);
     return c->way->answer(v, s, v->json, &v->body, err);
 }
 
@@ -153,6 +151,7 @@ static void after_stream(kn_visit *v) {
         c->way->failed(v);
     else
         kn_compat_send(v, v->body.data, v->body.len);
+    kn_buf_free(&v->body);
 }
 
 static void after_answer(kn_visit *v) {
@@ -163,6 +162,7 @@ static void after_answer(kn_visit *v) {
                                              .fields = fields,
                                              .body = v->body.data,
                                              .len = v->body.len });
+    kn_buf_free(&v->body); /* which is copied; its client may take long to read it */
 }
 
 /* ---- waiting ---- */
@@ -272,6 +272,18 @@ static void free_pictures(kn_order *o) {
         kn_buf_free(&o->pictures[i].bytes);
 }
 
+/* A job has all that it needs: nothing of what it was made from is held while it waits, is drawn and is read. */
+static void forget_request(kn_visit *v) {
+    free_pictures(&v->compat->order);
+    kn_buf_free(&v->body);
+    kn_buf_init(&v->body, KN_COMPAT_ANSWER_MAX);
+    if (!v->x)
+        return;
+    kn_buf body = kn_exchange_take_collected(v->x);
+    kn_buf_free(&body);
+    kn_compat_let_go(v->api, v->x);
+}
+
 static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
     kn_compat_call *c = v->compat;
     bool enlarges = c->order.enlarging.wanted;
@@ -290,7 +302,7 @@ static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
 
 static void after_create(kn_visit *v) {
     kn_compat_call *c = v->compat;
-    free_pictures(&c->order);
+    forget_request(v);
     if (!c->created)
         return;
     kn_visit_tell_job(v);

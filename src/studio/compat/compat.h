@@ -40,7 +40,7 @@ bool kn_compat_is_meant(kn_exchange *x, const kn_head *head, kn_compat_door *ret
 /* The token as it is, as the password of Basic, or in the path, for clients that can send it in no other way. Else it
  * is answered. */
 bool kn_compat_admits(kn_api *a, kn_exchange *x, const kn_compat_door *door);
-void kn_compat_let_go(kn_api *a, kn_exchange *x); /* the exchange is over */
+void kn_compat_let_go(kn_api *a, kn_exchange *x); /* its body is not needed any more; again: nothing */
 
 /* A part of the path, without the key. */
 bool kn_compat_part(kn_visit *v, unsigned number, char *ret, size_t room);
