@@ -134,6 +134,13 @@ function showConnection() {
     fill(lost, icon("warning"), el("span", {}, lost.hidden ? "" : t("connection.lost")));
 }
 
+// A file that falls where nothing takes it must not become the page.
+function refuseFile(event) {
+    if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = "none";
+}
+
 // ---- which screen ----
 
 function show(isFirst = false) {
@@ -166,4 +173,5 @@ await takeSession();
 await start();
 show(true);
 addEventListener("hashchange", () => show());
+for (const name of ["dragover", "drop"]) addEventListener(name, refuseFile);
 guideIfNew();
