@@ -81,7 +81,10 @@ function askForToken() {
 
 async function takeSession() {
     const code = takeLink();
-    if (code) await begin(code, true).catch(() => toast(t("session.link_used"), { kind: "warn" }));
+    if (code)
+        await begin(code, true).catch((problem) =>
+            toast(problem.status === 401 ? t("session.link_gone") : explain(problem), { kind: "warn" }),
+        );
     if (!isKnown()) await askForToken();
 }
 

@@ -37,7 +37,7 @@ export default {
     "session.where": "kuno serve prints which file has it when it starts. Usually this command shows it:",
     "session.enter": "Open Kuno",
     "session.wrong": "This is not the token. It has at least 32 characters.",
-    "session.link_used": "This link has been used already. Enter the token instead.",
+    "session.link_gone": "This link is good no more: it opens the page once, and within two minutes.",
 
     "create.title": "Create",
     "create.form": "What to draw",
