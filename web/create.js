@@ -276,6 +276,7 @@ export function open(place, detail, header) {
         if (!result) return;
         draft.area = result.mask ? { picture: picture.id, mask: result.mask } : null;
         draft.extend = result.extend ? { picture: picture.id, ...result.extend } : null;
+        draft.feather = result.feather;
         rebuild();
     }
 

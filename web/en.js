@@ -243,6 +243,8 @@ export default {
     "editor.hand": "Move the view",
     "editor.radius": "Brush size",
     "editor.grow": "Wider edge",
+    "editor.feather": "Soft edge",
+    "editor.pixels": "{n} px",
     "editor.undo": "Undo",
     "editor.redo": "Redo",
     "editor.invert": "Invert",
