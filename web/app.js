@@ -81,7 +81,10 @@ function askForToken() {
 
 async function takeSession() {
     const code = takeLink();
-    if (code) await begin(code, true).catch(() => toast(t("session.link_used"), { kind: "warn" }));
+    if (code)
+        await begin(code, true).catch((problem) =>
+            toast(problem.status === 401 ? t("session.link_gone") : explain(problem), { kind: "warn" }),
+        );
     if (!isKnown()) await askForToken();
 }
 
@@ -134,6 +137,13 @@ function showConnection() {
     fill(lost, icon("warning"), el("span", {}, lost.hidden ? "" : t("connection.lost")));
 }
 
+// A file that falls where nothing takes it must not become the page.
+function refuseFile(event) {
+    if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = "none";
+}
+
 // ---- which screen ----
 
 function show(isFirst = false) {
@@ -166,4 +176,5 @@ await takeSession();
 await start();
 show(true);
 addEventListener("hashchange", () => show());
+for (const name of ["dragover", "drop"]) addEventListener(name, refuseFile);
 guideIfNew();

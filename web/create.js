@@ -4,12 +4,12 @@ import { order } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
 import { changedPicture, draftOf, emptyDraft, hasFixedSize, keepDraft, keptDraft, requestOf, SHAPES } from "./draft.js";
 import { bytes, duration, isSeed, ratio, size } from "./format.js";
-import { ACCEPT, contentOf, filesOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
+import { ACCEPT, contentOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { makeStage } from "./stage.js";
 import { state, takeJob, watch } from "./state.js";
 import { t } from "./texts.js";
-import { announce, busily, choice, explain, fail, field, notes, select, toast, toggle } from "./ui.js";
+import { announce, busily, choice, explain, fail, field, note, notes, select, toast, toggle } from "./ui.js";
 import { editArea } from "./editor.js";
 import { itemActions, recentStrip } from "./parts.js";
 
@@ -63,7 +63,8 @@ export function open(place, detail, header) {
     const form = el("form", { class: "composer card", onsubmit: submit, "aria-label": t("create.form") });
     const stage = makeStage({ actions: itemActions, idle });
     const strip = recentStrip();
-    const parts = {};
+    const parts = {},
+        carried = el("div", { class: "carried" });
     let pause = 0,
         planning = null,
         verdict = null;
@@ -135,7 +136,7 @@ export function open(place, detail, header) {
         fill(
             form,
             field(t("create.prompt"), prompt),
-            el("div", { class: "carried", id: "carried" }),
+            carried,
             pictureFields(),
             shapeFields(),
             advanced(),
@@ -275,29 +276,38 @@ export function open(place, detail, header) {
         if (!result) return;
         draft.area = result.mask ? { picture: picture.id, mask: result.mask } : null;
         draft.extend = result.extend ? { picture: picture.id, ...result.extend } : null;
+        draft.feather = result.feather;
         rebuild();
     }
 
     async function takeFiles(files) {
-        const room = mostPictures() - draft.pictures.length;
+        const room = Math.max(0, mostPictures() - draft.pictures.length);
         if (!files.length) return;
-        if (room <= 0) {
-            toast(mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"), { kind: "warn" });
-        } else {
-            if (files.length > room) toast(t("pictures.full", { n: mostPictures() }), { kind: "warn" });
-            for (const file of files.slice(0, room)) await upload(file).then(takePicture, fail);
-            announce(t("pictures.added", { n: draft.pictures.length }));
-        }
+        for (const file of files.slice(0, room)) await upload(file).then(takePicture, fail);
+        if (room) announce(t("pictures.added", { n: draft.pictures.length }));
         const found = await inspect(files[0]);
         if (found) offerSettings(found);
+        // One that only tells its settings needs no room.
+        if (files.length > Math.max(room, found ? 1 : 0))
+            toast(mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"), { kind: "warn" });
     }
 
     // The picture says how it was made.
     function offerSettings(found) {
-        const place = document.getElementById("carried");
-        if (!place) return;
+        const { recipe, references_needed: needed, unsupported } = found,
+            model = state.status?.active_profile,
+            isOther = recipe?.profile && recipe.profile !== model;
+        const use = async () => {
+            await useRequest(recipe);
+            fill(carried);
+            parts.prompt.focus();
+        };
+        const leave = () => {
+            fill(carried);
+            parts.prompt.focus();
+        };
         fill(
-            place,
+            carried,
             el(
                 "div",
                 { class: "offer", role: "status" },
@@ -306,18 +316,16 @@ export function open(place, detail, header) {
                     {},
                     el("strong", {}, t("carried.title", { source: t(`carried.${found.source}`) })),
                     " ",
-                    found.recipe.prompt,
+                    recipe?.prompt ?? t("carried.impossible"),
                 ),
-                notes([...found.unsupported, ...found.notes]),
+                notes([...unsupported, ...found.notes]),
+                recipe && needed > 0 && note(t("carried.references", { n: needed })),
+                isOther && note(t("carried.model", { name: recipe.profile, model })),
                 el(
                     "div",
                     { class: "row" },
-                    button(
-                        t("carried.use"),
-                        busily(() => useRequest(found.recipe)),
-                        { kind: "small primary" },
-                    ),
-                    button(t("carried.no"), () => fill(place), { kind: "small" }),
+                    recipe && button(t("carried.use"), busily(use), { kind: "small primary" }),
+                    button(t(recipe ? "carried.no" : "close"), leave, { kind: "small" }),
                 ),
             ),
         );
@@ -494,14 +502,14 @@ export function open(place, detail, header) {
         } catch (error) {
             if (error.name === "AbortError") return;
             verdict = null;
-            fill(parts.verdict, el("p", { class: "note error" }, icon("warning"), el("span", {}, explain(error))));
+            fill(parts.verdict, note(explain(error), "error"));
         }
     }
 
     function showVerdict() {
         const { plan, refusal } = verdict;
         if (refusal) {
-            fill(parts.verdict, el("p", { class: "note error" }, icon("warning"), el("span", {}, refusal)));
+            fill(parts.verdict, note(refusal, "error"));
             return;
         }
         const time =
@@ -590,7 +598,7 @@ export function open(place, detail, header) {
     // ---- pictures from outside ----
 
     function onpaste(event) {
-        const files = filesOf(event.clipboardData);
+        const files = [...event.clipboardData.files];
         if (!files.length || document.querySelector("dialog[open]")) return;
         event.preventDefault();
         takeFiles(files);
@@ -601,6 +609,7 @@ export function open(place, detail, header) {
     function ondragover(event) {
         if (!isForUs(event)) return;
         event.preventDefault();
+        event.dataTransfer.dropEffect = "copy";
         form.classList.add("over");
     }
 
@@ -612,7 +621,7 @@ export function open(place, detail, header) {
         form.classList.remove("over");
         if (!isForUs(event)) return;
         event.preventDefault();
-        takeFiles(filesOf(event.dataTransfer));
+        takeFiles([...event.dataTransfer.files]);
     }
 
     const listeners = { paste: onpaste, dragover: ondragover, dragleave: ondragleave, drop: ondrop };

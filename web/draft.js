@@ -31,6 +31,7 @@ export function emptyDraft() {
         pictures: [], // { id, name, width, height } in order
         area: null, // { picture, mask } ids: only what is white in the mask changes
         extend: null, // { picture, left, right, top, bottom }: pixels added to it
+        feather: null, // pixels over which either passes into what stays; null: the usual
     };
 }
 
@@ -88,6 +89,7 @@ export function requestOf(draft) {
                     SIDES.filter((side) => draft.extend[side] > 0).map((side) => [side, draft.extend[side]]),
                 ),
             }),
+        ...(changedPicture(draft) && draft.feather !== null && { feather: draft.feather }),
         ...(isSeed(draft.seed) && { seed: draft.seed }),
         ...(draft.batch > 1 && { batch: draft.batch }),
         ...(draft.sampler && { sampler: draft.sampler }),
@@ -133,6 +135,7 @@ export function draftOf(request, known = new Map()) {
         mask = seen.find((one) => one.role === "mask");
     if (source && request.outpaint)
         draft.extend = { picture: source.input_id, left: 0, right: 0, top: 0, bottom: 0, ...request.outpaint };
+    draft.feather = request.feather ?? null;
     if (source && mask) draft.area = { picture: source.input_id, mask: mask.input_id };
     return draft;
 }

@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
 import { requestOf, SIDES } from "./draft.js";
 import { size } from "./format.js";
-import { drawStroke, drawStrokes, fitView, makeHistory, toPicture, zoomView } from "./mask.js";
+import { drawStroke, drawStrokes, feather as fade, fitView, makeHistory, toPicture, zoomView } from "./mask.js";
 import { contentOf } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { state } from "./state.js";
@@ -14,6 +14,7 @@ import { announce, busily, field, toast } from "./ui.js";
 const SHOWN_PIXELS = 4e6; // of the mask while it is painted; what is sent has all of them
 const ZOOM_MOST = 16,
     SIDE_MAX = 8192,
+    FEATHER = { paint: { usual: 4, most: 64 }, extend: { usual: 40, most: 128 } },
     PLAN_PAUSE_MS = 200;
 
 const painted = new Map(); // strokes of masks made here, by the mask's id
@@ -65,7 +66,8 @@ async function sendMask(picture, strokes, grow) {
     return input.input_id;
 }
 
-// Resolves with { mask } or { extend }, or with neither when nothing was to be changed; undefined: cancelled.
+// Resolves with { mask } or { extend }, or with neither when nothing was to be changed, and { feather }; undefined:
+// cancelled.
 export async function editArea(picture, mode, draft) {
     const image = await loadImage(contentOf(picture.id));
     const own = draft.area?.picture === picture.id ? draft.area.mask : null,
@@ -79,13 +81,15 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         paints = mode === "paint";
     const scale = Math.min(1, Math.sqrt(SHOWN_PIXELS / (width * height)));
     const sheet = sheetOf(Math.round(width * scale), Math.round(height * scale)),
-        ink = sheet.getContext("2d");
+        ink = sheet.getContext("2d", { willReadFrequently: true });
+    const own = (mode === "paint" ? draft.area : draft.extend)?.picture === picture.id;
     const history = makeHistory(earlier);
     const sides = { left: 0, right: 0, top: 0, bottom: 0, ...(draft.extend?.picture === picture.id && draft.extend) };
     const pointers = new Map();
     let tool = "brush",
         radius = Math.max(4, Math.round(Math.min(width, height) / 16)),
-        grow = firstGrow;
+        grow = firstGrow,
+        feather = (own ? draft.feather : null) ?? FEATHER[mode].usual;
     let view = null,
         stroke = null,
         hold = null,
@@ -127,7 +131,15 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         ink.fillStyle = ink.strokeStyle = accent;
         drawStrokes(ink, history.strokes, { scale, width, height, grow });
         if (stroke) drawStroke(ink, stroke, { scale, width, height, grow });
+        else soften();
         soon();
+    }
+
+    // What is painted is shown as it will be laid over the picture; while the brush is down, as it is painted.
+    function soften() {
+        const seen = ink.getImageData(0, 0, sheet.width, sheet.height);
+        fade(seen.data, sheet.width, sheet.height, feather * scale);
+        ink.putImageData(seen, 0, 0);
     }
 
     function draw() {
@@ -146,6 +158,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         if (!paints) drawFrame();
         context.imageSmoothingEnabled = view.scale < 4;
         context.drawImage(image, 0, 0, width, height);
+        if (!paints) drawFading();
         if (paints) {
             context.globalAlpha = 0.55;
             context.drawImage(sheet, 0, 0, width, height);
@@ -172,6 +185,18 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
             context.arc(x, y, 7 / view.scale, 0, 7);
             context.fill();
         }
+    }
+
+    // Where what is added passes into the picture.
+    function drawFading() {
+        const wide = Math.min(feather, (Math.min(width, height) - 1) / 2);
+        context.globalAlpha = 0.3;
+        context.fillStyle = accent;
+        if (sides.left) context.fillRect(0, 0, wide, height);
+        if (sides.right) context.fillRect(width - wide, 0, wide, height);
+        if (sides.top) context.fillRect(0, 0, width, wide);
+        if (sides.bottom) context.fillRect(0, height - wide, width, wide);
+        context.globalAlpha = 1;
     }
 
     function drawCursor() {
@@ -348,7 +373,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     function setRadius(pixels) {
         radius = Math.min(Math.max(width, height) / 2, Math.max(1, Math.round(pixels)));
-        parts.radius.value = String(radius);
+        parts.radius.show(radius);
         soon();
     }
 
@@ -366,16 +391,28 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         parts[name] = iconButton(t(`editor.${name}`), symbol, f);
         return parts[name];
     };
-    const range = (name, min, max, value, oninput) => {
-        parts[name] = el("input", {
-            type: "range",
-            min: String(min),
-            max: String(max),
-            value: String(value),
-            oninput: () => oninput(Number(parts[name].value)),
+    // A number of pixels by a slider, and what it is.
+    const range = (name, min, max, value, chosen) => {
+        const input = el("input", { type: "range", min: String(min), max: String(max) });
+        const told = el("output", { class: "small muted" });
+        const show = (n) => {
+            input.value = String(n);
+            told.value = t("editor.pixels", { n });
+            input.setAttribute("aria-valuetext", told.value);
+        };
+        input.addEventListener("input", () => {
+            show(Number(input.value));
+            chosen(Number(input.value));
         });
-        return field(t(`editor.${name}`), parts[name], { kind: "inline" });
+        show(value);
+        parts[name] = { show };
+        return add(field(t(`editor.${name}`), input, { kind: "inline" }), told);
     };
+    const featherRange = (then) =>
+        range("feather", 0, FEATHER[mode].most, feather, (n) => {
+            feather = n;
+            then();
+        });
 
     function paintTools() {
         return [
@@ -389,6 +426,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 grow = n;
                 redrawInk();
             }),
+            featherRange(redrawInk),
             el(
                 "div",
                 { class: "row group" },
@@ -425,6 +463,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                     ),
                 { kind: "small" },
             ),
+            featherRange(soon),
         ];
     }
 
@@ -456,6 +495,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         } else {
             result = { extend: SIDES.some((side) => sides[side] > 0) ? sides : null };
         }
+        result.feather = feather === FEATHER[mode].usual ? null : feather;
         box.close();
     });
 

@@ -7,7 +7,7 @@ import { makeStage } from "./stage.js";
 import { itemActions } from "./parts.js";
 import { isOver, state, takeJob, watch } from "./state.js";
 import { t } from "./texts.js";
-import { busily, dialog, explain, field } from "./ui.js";
+import { busily, dialog, explain, field, note } from "./ui.js";
 
 // Only where nothing was drawn yet, and nobody has seen it before.
 export async function guideIfNew() {
@@ -54,8 +54,7 @@ export async function openGuide() {
                                 t(model.ready ? "guide.model" : "guide.no_model", { name: model.title ?? model.name }),
                             ),
                     ),
-                    model?.name === "demo" &&
-                        el("p", { class: "note info" }, icon("info"), el("span", {}, t("guide.demo"))),
+                    model?.name === "demo" && note(t("guide.demo")),
                     el(
                         "footer",
                         {},

@@ -62,6 +62,39 @@ export function drawStrokes(context, strokes, how) {
     for (const stroke of strokes) drawStroke(context, stroke, how);
 }
 
+// One way over distances, which are lowered to one more than those that were passed before.
+function sweep(far, width, turn) {
+    const last = far.length - 1,
+        above = turn * width;
+    for (let n = 0; n <= last; n++) {
+        const i = turn > 0 ? n : last - n,
+            x = i % width;
+        if (!far[i]) continue;
+        const before = turn > 0 ? x > 0 : x < width - 1,
+            behind = turn > 0 ? x < width - 1 : x > 0;
+        let least = far[i] - 1;
+        if (before) least = Math.min(least, far[i - turn]);
+        if (n >= width) {
+            least = Math.min(least, far[i - above]);
+            if (before) least = Math.min(least, far[i - above - turn]);
+            if (behind) least = Math.min(least, far[i - above + turn]);
+        }
+        far[i] = least + 1;
+    }
+}
+
+// How much of what is drawn will be shown: as in the engine, it fades over so many pixels inside of the area's edge.
+// rgba: the area is what is opaque in it.
+export function feather(rgba, width, height, pixels) {
+    const most = Math.ceil(pixels) + 1,
+        far = new Uint16Array(width * height);
+    for (let i = 0; i < far.length; i++) far[i] = rgba[4 * i + 3] >= 128 ? most : 0;
+    sweep(far, width, 1);
+    sweep(far, width, -1);
+    for (let i = 0; i < far.length; i++)
+        rgba[4 * i + 3] = Math.round(rgba[4 * i + 3] * Math.min(1, far[i] / (pixels + 1)));
+}
+
 // Where a picture lies in a window, and how the two change into each other.
 export function fitView(window, picture, margin = 24) {
     const scale = Math.min((window.width - 2 * margin) / picture.width, (window.height - 2 * margin) / picture.height);

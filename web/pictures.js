@@ -37,18 +37,13 @@ export async function knownInputs(ids) {
     );
 }
 
-// What was dropped or pasted: files, or a picture that was dragged from the gallery of this page.
-export function filesOf(transfer) {
-    return [...(transfer?.files ?? [])].filter((file) => file.type.startsWith("image/"));
-}
-
-// The settings that a picture file carries; null: none, or this version cannot look.
+// What a picture file says of how it was made: a recipe, or why there is none for it; null: nothing.
 export async function inspect(file) {
     if (!TYPES.includes(file.type)) return null;
     try {
         const found = await call("POST", "recipes/inspect", { body: file, type: file.type });
-        return found.recipe ? found : null;
+        return found.recipe || found.unsupported.length ? found : null;
     } catch {
-        return null;
+        return null; // that it cannot be used, the upload says
     }
 }

@@ -6,7 +6,7 @@ import { date, duration, size } from "./format.js";
 import { cancel, phaseText, remainingText, retry } from "./stage.js";
 import { isOver, jobsNewestFirst, state, takeJob, tell, watch } from "./state.js";
 import { language, t } from "./texts.js";
-import { busily, confirm, empty, meter, notes, setMeter } from "./ui.js";
+import { busily, confirm, empty, meter, note, notes, setMeter } from "./ui.js";
 
 const OVER = "state=completed&state=failed&state=cancelled";
 
@@ -79,7 +79,7 @@ function makeRow(job) {
             el("p", { class: "small muted" }, factsOf(job)),
             el("p", { class: "small row" }, phase, remaining),
             bar,
-            job.error && el("p", { class: "note error" }, icon("warning"), el("span", {}, job.error.message)),
+            job.error && note(job.error.message, "error"),
             notes(job.notes),
         ),
         el("div", { class: "row" }, actions),

@@ -1,5 +1,5 @@
 // Who may: the token is exchanged for a cookie that scripts cannot read. What this page keeps is the secret that goes
-// with it; the token itself stays in memory, so that a service that was started anew need not be shown it again.
+// with it; the token itself stays in memory, so that a session that has ended is begun anew without asking.
 
 import { call, useSession } from "./api.js";
 
@@ -63,11 +63,16 @@ export function askBy(f) {
     ask = f;
 }
 
+const LINK = /^#link=([\w.-]+)$/;
+
 // Takes /#link=CODE away before anything else sees it.
 export function takeLink() {
-    const code = /^#link=([\w.-]+)$/.exec(location.hash)?.[1];
+    const code = LINK.exec(location.hash)?.[1];
     if (code) history.replaceState(null, "", location.pathname);
     return code ?? "";
 }
+
+// A page that is there already notices of a link that is opened in it nothing but this.
+addEventListener("hashchange", () => LINK.test(location.hash) && location.reload());
 
 useSession({ csrf: () => csrf, renew });

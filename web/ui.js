@@ -223,16 +223,14 @@ export async function load(place, f) {
     }
 }
 
-// Notes of a plan or a job.
+export function note(message, severity = "info") {
+    const symbol = severity === "info" ? "info" : "warning";
+    return el("p", { class: `note ${severity}` }, icon(symbol), el("span", {}, message));
+}
+
+// What the service notes, in our words where there are some.
 export function notes(list) {
-    return list.map((note) =>
-        el(
-            "p",
-            { class: `note ${note.severity}` },
-            icon(note.severity === "info" ? "info" : "warning"),
-            el("span", {}, note.message),
-        ),
-    );
+    return list.map(({ code, message, severity }) => note(has(`note.${code}`) ? t(`note.${code}`) : message, severity));
 }
 
 export function meter(fraction, label) {

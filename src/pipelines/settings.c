@@ -169,6 +169,7 @@ static bool add_inpaint(const kn_wish *wish, const kn_architecture *a, const kn_
     r->init_image = &s->inpaint->picture;
     r->mask = &s->inpaint->mask;
     r->shown = &s->inpaint->shown;
+    s->fade = wish->inpaint.fade;
     if (!shows_region(wish, a, v))
         return true;
     if (!kn_inpaint_show_region(s->inpaint, r->prompt, r->references, r->reference_count, err)) {
@@ -364,6 +365,7 @@ bool kn_settings_describe(const kn_settings *s, const char *model, kn_buf *into,
         add(&l, "Outpaint", outpaint);
     else if (s->inpaint)
         add(&l, "Mask", "given");
+    add_if_given(&l, "Mask fade", s->fade);
     add(&l, "Model", model);
     if (r->reference_count)
         add_number(&l, "References", r->reference_count);

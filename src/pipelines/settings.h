@@ -46,6 +46,7 @@ typedef struct kn_settings {
     double strength; /* of recipe.init_image */
     const char *scheduler, *rng;
     kn_sides outpaint;   /* on the sides of recipe.init_image */
+    kn_optional fade;    /* of the edge of what is drawn; not given: as it is usual */
     kn_inpaint *inpaint; /* the recipe's pictures and masks; NULL: nothing is inpainted */
 } kn_settings;
 

@@ -12,11 +12,11 @@
 #include "base/json_form.h"
 #include "studio/api_visit.h"
 
-enum { SESSION_S = 12 * 3600, LINK_S = 120, SECRET_BYTES = 32 };
+enum { LINK_S = 120, SECRET_BYTES = KN_SESSION_SECRET / 2 };
 
 static const char cookie_name[] = "kuno_session";
 
-static bool make_secret(char text[2 * SECRET_BYTES + 1]) {
+static bool make_secret(char text[KN_SESSION_SECRET + 1]) {
     unsigned char bytes[SECRET_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return false;
@@ -43,19 +43,18 @@ static kn_span cookie_of(const kn_head *head) {
     return (kn_span){ NULL, 0 };
 }
 
-/* Each is compared in full, so that the time tells nothing. */
 static kn_session *session_of(kn_api *a, const kn_head *head) {
-    kn_span cookie = cookie_of(head);
-    kn_session *found = NULL;
-    uint64_t now = kn_loop_now_ms(a->studio->loop);
-    if (!cookie.data)
-        return NULL;
-    for (size_t i = 0; i < KN_API_SESSIONS; i++) {
-        kn_session *s = &a->sessions[i];
-        if (kn_token_is_same(cookie, kn_span_of(s->cookie)) && s->cookie[0] && s->ends_ms > now)
-            found = s;
-    }
-    return found;
+    kn_sha256 mark;
+    bool good = kn_session_mark(a->guard.token, cookie_of(head), &mark);
+    return good ? kn_sessions_find(&a->studio->sessions, &mark, kn_loop_now_ms(a->studio->loop)) : NULL;
+}
+
+/* Whether the page's own secret is there. */
+static bool has_csrf(const kn_api *a, const kn_head *head, const kn_session *s) {
+    kn_span csrf;
+    kn_sha256 mark;
+    return kn_head_named(head, "X-Kuno-Csrf", &csrf) && kn_session_mark(a->guard.token, csrf, &mark) &&
+           kn_token_is_same(kn_span_of(mark.text), kn_span_of(s->csrf.text));
 }
 
 static bool is_safe(kn_span method) {
@@ -67,13 +66,11 @@ bool kn_api_admits(kn_api *a, kn_exchange *x, const kn_head *head) {
         return true;
     bool tried = kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL);
     const kn_session *s = tried ? NULL : session_of(a, head);
-    kn_span csrf;
     if (!s) {
         kn_guard_refuse(&a->guard, x, tried || cookie_of(head).data);
         return false;
     }
-    if (is_safe(head->method) ||
-        (kn_head_named(head, "X-Kuno-Csrf", &csrf) && kn_token_is_same(csrf, kn_span_of(s->csrf))))
+    if (is_safe(head->method) || has_csrf(a, head, s))
         return true;
     kn_reply_problem(x, &(kn_problem){ .status = 403,
                                        .code = "csrf_missing",
@@ -118,17 +115,25 @@ static bool take_link(kn_api *a, const char *code) {
     return good;
 }
 
-/* The one that ends first makes room. */
-static kn_session *new_session(kn_api *a) {
-    kn_session *oldest = &a->sessions[0];
-    for (size_t i = 1; i < KN_API_SESSIONS; i++)
-        if (a->sessions[i].ends_ms < oldest->ends_ms)
-            oldest = &a->sessions[i];
-    kn_session s = { .ends_ms = kn_loop_now_ms(a->studio->loop) + SESSION_S * 1000 };
-    if (!make_secret(s.cookie) || !make_secret(s.csrf))
-        return NULL;
-    *oldest = s;
-    return oldest;
+/* Its secrets, and what is known of them. */
+static bool make_session(const kn_api *a, char cookie[KN_SESSION_SECRET + 1], char csrf[KN_SESSION_SECRET + 1],
+                         kn_session *ret) {
+    ret->ends_s = kn_date_now() + KN_SESSION_S;
+    ret->ends_ms = kn_loop_now_ms(a->studio->loop) + KN_SESSION_S * 1000;
+    return make_secret(cookie) && make_secret(csrf) &&
+           kn_session_mark(a->guard.token, kn_span_of(cookie), &ret->cookie) &&
+           kn_session_mark(a->guard.token, kn_span_of(csrf), &ret->csrf);
+}
+
+/* A disk that is full keeps nobody out: the session then ends with this process. */
+static bool work_keep(kn_visit *v, kn_store *s, kn_error *err) {
+    (void)err;
+    kn_sessions_keep(s, &v->session, kn_date_now(), NULL);
+    return true;
+}
+
+static bool work_forget(kn_visit *v, kn_store *s, kn_error *err) {
+    return kn_sessions_forget(s, &v->session.cookie, err);
 }
 
 static void refuse_without_secret(kn_visit *v) {
@@ -146,15 +151,16 @@ void kn_api_create_session(kn_exchange *x, kn_span body) {
         kn_guard_refuse(&v->api->guard, x, true);
         return;
     }
-    const kn_session *s = new_session(v->api);
-    if (!s) {
+    char cookie[KN_SESSION_SECRET + 1], csrf[KN_SESSION_SECRET + 1];
+    if (!make_session(v->api, cookie, csrf, &v->session)) {
         refuse_without_secret(v);
         return;
     }
+    kn_sessions_put(&v->studio->sessions, &v->session);
     snprintf(v->fields, sizeof v->fields, "Set-Cookie: %s=%s; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=%d\r\n",
-             cookie_name, s->cookie, SESSION_S);
-    v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(kn_date_now() + SESSION_S).text, "csrf_token", s->csrf);
-    kn_visit_answer(v);
+             cookie_name, cookie, KN_SESSION_S);
+    v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(v->session.ends_s).text, "csrf_token", csrf);
+    kn_visit_send(v, work_keep, NULL);
 }
 
 void kn_api_delete_session(kn_exchange *x, kn_span body) {
@@ -162,10 +168,14 @@ void kn_api_delete_session(kn_exchange *x, kn_span body) {
     if (!v)
         return;
     kn_session *s = session_of(v->api, kn_exchange_head(x));
-    if (s)
-        explicit_bzero(s, sizeof *s);
     v->status = 204;
-    kn_visit_answer(v);
+    if (!s) {
+        kn_visit_answer(v);
+        return;
+    }
+    v->session = *s;
+    *s = (kn_session){ 0 };
+    kn_visit_send(v, work_forget, NULL);
 }
 
 /* The one that ends first makes room. */

@@ -12,18 +12,12 @@
 
 enum {
     KN_API_STREAMS = 64,
-    KN_API_SESSIONS = 64,
     KN_API_LINKS = 8,
     KN_API_KEY_MAX = 255,
     KN_API_PARTS = 3,
     KN_API_PART_BYTES = 128,
     KN_API_LARGE_BODIES = 2
 };
-
-typedef struct kn_session {
-    char cookie[65], csrf[65]; /* empty: none */
-    uint64_t ends_ms;
-} kn_session;
 
 /* The code of a link that begins a session, once. */
 typedef struct kn_session_link {
@@ -36,7 +30,6 @@ struct kn_api {
     kn_guard guard;
     kn_mcp *mcp; /* NULL: there is none */
     kn_page page;
-    kn_session sessions[KN_API_SESSIONS];
     kn_session_link links[KN_API_LINKS];
     struct kn_visit *streams; /* of events */
     unsigned stream_count;
@@ -82,6 +75,7 @@ struct kn_visit {
     char id[KN_SHA256_TEXT];
     kn_visit *next_stream, **at_stream;
     struct kn_compat_call *compat; /* compat/compat.h */
+    kn_session session;
     kn_copy *copy;
     kn_measuring *measuring;
     int fd;

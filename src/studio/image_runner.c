@@ -123,6 +123,8 @@ static bool add_part(const kn_studio_task *task, kn_buf *into, kn_error *err) {
             kn_buf_printf(into, ",\"outpaint\":{\"left\":%u,\"right\":%u,\"top\":%u,\"bottom\":%u}", o[0], o[1], o[2],
                           o[3]) ||
             kn_fail_nomem(err, into->len)) &&
+           (!task->request->has_feather || kn_buf_printf(into, ",\"feather\":%u", task->request->feather) ||
+            kn_fail_nomem(err, into->len)) &&
            add_member("init_image", task, KN_INPUT_SOURCE, into, err) &&
            add_member("mask_image", task, KN_INPUT_MASK, into, err);
 }

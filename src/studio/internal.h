@@ -6,6 +6,7 @@
 #include "studio/events.h"
 #include "studio/gallery.h"
 #include "studio/planner.h"
+#include "studio/sessions.h"
 
 /* Somebody who wants to know of events. Called for each, in no order; it may stop watching there and then. */
 typedef struct kn_watch_events kn_watch_events;
@@ -36,6 +37,7 @@ struct kn_studio {
     kn_queue *queue;
     kn_fetcher *fetcher;
     unsigned errands; /* that have not come back */
+    kn_session_list sessions;
     int64_t started_s;
     bool damaged; /* the database was begun anew */
     unsigned broken_records;

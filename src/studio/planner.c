@@ -76,6 +76,8 @@ static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *p
     if ((masks || grows) && !sources)
         return refuse(pointer, err, "/inputs", "a source is needed, the picture that is to be changed");
     *ret = grows ? KN_KIND_OUTPAINT : masks ? KN_KIND_INPAINT : r->input_count ? KN_KIND_EDIT : KN_KIND_TEXT_TO_IMAGE;
+    if (r->has_feather && *ret != KN_KIND_INPAINT && *ret != KN_KIND_OUTPAINT)
+        return refuse(pointer, err, "/feather", "there is no edge to feather: it goes with a mask or with outpaint");
     return r->kind == KN_KIND_AUTO || r->kind == *ret ||
            refuse(pointer, err, "/kind", "the inputs and outpaint given do not go with this kind");
 }

@@ -6,6 +6,7 @@
 #include "base/json_form.h"
 #include "base/text.h"
 #include "image/write.h"
+#include "pipelines/inpaint.h"
 #include "studio/store.h"
 #include "workers/recipe.h"
 
@@ -270,6 +271,7 @@ enum {
     SIZE,
     INPUTS,
     OUTPAINT,
+    FEATHER,
     SEED,
     BATCH,
     SAMPLER,
@@ -289,6 +291,7 @@ static const char *const job_keys[] = {
     [SIZE] = "size",
     [INPUTS] = "inputs",
     [OUTPAINT] = "outpaint",
+    [FEATHER] = "feather",
     [SEED] = "seed",
     [BATCH] = "batch",
     [SAMPLER] = "sampler",
@@ -324,6 +327,10 @@ static void take_job_member(kn_form *f, int key, kn_studio_request *r) {
     case SIZE: take_size(f, r); break;
     case INPUTS: take_inputs(f, r); break;
     case OUTPAINT: take_outpaint(f, r); break;
+    case FEATHER:
+        take_u32(f, 0, KN_MASK_REACH_MAX, &r->feather);
+        r->has_feather = true;
+        break;
     case SEED: take_seed(f, r); break;
     case BATCH: kn_form_u64(f, 1, KN_REQUEST_BATCH, &r->batch); break;
     case SAMPLER: take_sampler(f, r); break;

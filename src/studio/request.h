@@ -93,6 +93,8 @@ typedef struct kn_studio_request {
     size_t input_count;
     kn_request_input inputs[KN_REQUEST_INPUTS];
     uint32_t outpaint[4]; /* left, right, top, bottom */
+    bool has_feather;
+    uint32_t feather; /* pixels, of a mask's or an outpainting's edge */
     bool has_seed;
     uint64_t seed;
     uint64_t batch;

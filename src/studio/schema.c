@@ -1,6 +1,6 @@
 #include "studio/schema.h"
 
-enum { SCHEMA_VERSION = 3 };
+enum { SCHEMA_VERSION = 4 };
 
 /* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
  * kept as they came and were checked. */
@@ -70,6 +70,7 @@ static const char *const additions[SCHEMA_VERSION + 1] = {
           " state TEXT NOT NULL CHECK (state IN ('queued','running','paused','completed','failed','cancelled')),"
           " bytes_done INTEGER NOT NULL DEFAULT 0, error TEXT,"
           " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;",
+    [4] = "CREATE TABLE sessions (cookie TEXT PRIMARY KEY, csrf TEXT NOT NULL, ends_s INTEGER NOT NULL) STRICT;",
 };
 
 static bool run(kn_store *s, const char *sql, kn_error *err) {
@@ -81,7 +82,7 @@ static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
     bool ok = version > 0 || run(s, tables, err);
     for (int64_t v = version + 1; ok && v <= SCHEMA_VERSION; v++)
         ok = !additions[v] || run(s, additions[v], err);
-    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 3", "");
+    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 4", "");
 }
 
 bool kn_schema_knows(int64_t version, kn_error *err) {

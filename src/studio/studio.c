@@ -93,7 +93,8 @@ void kn_studio_tell(kn_studio *s, kn_event_kind kind, const char *subject, json_
 static bool take_up(kn_studio *s, kn_error *err) {
     int ended = 0;
     if (!kn_jobs_recover(s->store, &ended, err) || !kn_inputs_reconcile(s->store, err) ||
-        !kn_gallery_reconcile(s->store, &s->broken_records, err))
+        !kn_gallery_reconcile(s->store, &s->broken_records, err) ||
+        !kn_sessions_load(s->store, kn_date_now(), kn_loop_now_ms(s->loop), &s->sessions, err))
         return false;
     s->damaged = s->store->was_broken;
     if (s->damaged)

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,15 @@ static bool read_pictures(struct job *j, kn_error *err) {
     return !j->asked->mask.len || read_picture(j, "mask", 1, &j->asked->mask, err);
 }
 
+/* In pixels of what is drawn, which may be smaller than the source that the result is brought back to. */
+static kn_optional fade_of(const struct job *j) {
+    const kn_image_recipe *r = j->asked;
+    kn_optional fade = r->feather;
+    if (fade.given && r->width.given && r->size.width)
+        fade.value = rint(fade.value * r->width.value / j->source_width);
+    return fade;
+}
+
 static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
     const kn_image_recipe *r = j->asked;
     const kn_wish wish = {
@@ -166,6 +176,7 @@ static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err
         .init_image = r->init_image.len ? &j->pictures[r->reference_count] : NULL,
         .strength = r->strength,
         .inpaint = { .mask = r->mask.len ? &j->pictures[r->reference_count + 1] : NULL,
+                     .fade = fade_of(j),
                      .outpaint = r->outpaint,
                      .show_region = r->show_region },
     };
@@ -360,11 +371,11 @@ static bool add_alpha(kn_image *picture, kn_error *err) {
 /* A source that the model could not work on as it is was drawn smaller, all of it: what its mask keeps comes back. */
 static bool restore_source(const struct job *j, kn_image *picture, kn_error *err) {
     const kn_image *source = &j->pictures[j->asked->reference_count];
-    const kn_inpaint_wish wish = { .mask = &j->pictures[j->asked->reference_count + 1] };
+    const kn_inpaint_wish wish = { .mask = &j->pictures[j->asked->reference_count + 1], .fade = j->asked->feather };
+    double enlarged = wish.fade.given ? 1 : (double)source->width / j->settings.recipe.width;
     if (!j->asked->mask.len || !j->enlarged || source->width != picture->width || source->height != picture->height)
         return true;
-    if (!add_alpha(picture, err) ||
-        !kn_inpaint_restore(&wish, source, (double)source->width / j->settings.recipe.width, picture, err))
+    if (!add_alpha(picture, err) || !kn_inpaint_restore(&wish, source, enlarged, picture, err))
         return false;
     if (j->asked->opaque)
         kn_image_make_opaque(picture);

@@ -7,6 +7,7 @@
 #include "base/json_form.h"
 #include "base/text.h"
 #include "image/write.h"
+#include "pipelines/inpaint.h"
 
 const kn_workflow kn_workflows[KN_WORKFLOWS] = {
     { .id = "qwen-image-2512-text-to-image/v1",
@@ -41,6 +42,7 @@ enum {
     OPAQUE,
     MASK,
     OUTPAINT,
+    FEATHER,
     SHOW_REGION,
     RESULT,
     FORMAT,
@@ -68,6 +70,7 @@ static const char *const keys[] = {
     [OPAQUE] = "opaque",
     [MASK] = "mask_image",
     [OUTPAINT] = "outpaint",
+    [FEATHER] = "feather",
     [SHOW_REGION] = "show_region",
     [RESULT] = "result",
     [FORMAT] = "format",
@@ -308,6 +311,7 @@ static void take_value(struct reading *r, int key) {
     case OPAQUE: kn_form_bool(&r->form, &to->opaque); break;
     case MASK: take_picture(r, &to->mask); break;
     case OUTPAINT: take_outpaint(r); break;
+    case FEATHER: take_integer(r, 0, KN_MASK_REACH_MAX, &to->feather); break;
     case SHOW_REGION: kn_form_bool(&r->form, &to->show_region); break;
     case RESULT: take_result(r); break;
     case FORMAT: take_format(r); break;
@@ -354,6 +358,7 @@ static bool is_extra(int key) {
     case OPAQUE:
     case MASK:
     case OUTPAINT:
+    case FEATHER:
     case SHOW_REGION:
     case RESULT:
     case FORMAT:
@@ -379,6 +384,8 @@ static void read_all(struct reading *r, kn_json_reader *j) {
         kn_form_need(f, PROMPT);
     if (!j->failed && (kn_form_has(f, MASK) || kn_form_has(f, OUTPAINT)) && !kn_form_has(f, INIT_IMAGE))
         refuse_key(r, kn_form_has(f, MASK) ? MASK : OUTPAINT, "it needs an init_image that it is about");
+    if (!j->failed && kn_form_has(f, FEATHER) && !kn_form_has(f, MASK) && !kn_form_has(f, OUTPAINT))
+        refuse_key(r, FEATHER, "it needs a mask_image or outpaint whose edge it is");
     if (!j->failed && r->recipe.workflow)
         check_workflow(r);
     if (!j->failed && r->recipe.strength.given && !kn_form_has(f, INIT_IMAGE))

@@ -70,7 +70,8 @@ typedef struct kn_image_recipe {
     kn_buf init_image;                           /* a file; empty: none */
     kn_buf mask;                                 /* a file: what of it is drawn anew; empty: all of it */
     kn_sides outpaint;                           /* what is added on its sides */
-    bool show_region; /* to a model that sees pictures: what is drawn anew is marked in one more */
+    kn_optional feather; /* over so many pixels of init_image does what is drawn pass into what stays */
+    bool show_region;    /* to a model that sees pictures: what is drawn anew is marked in one more */
     kn_recipe_size size;
 } kn_image_recipe;
 

@@ -2,8 +2,9 @@
  *
  *     studio-rig FOLDER TOKEN [MIRROR]
  *
- * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. What becomes
- * of a picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
+ * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. SIGUSR1 puts
+ * its clocks on by a minute, SIGUSR2 by an hour (kn_date_now goes through here, too: meson.build). What becomes of a
+ * picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
  * the whole process as if by the hand of the kernel, "tells=N" has its job's events say N MiB more. An upscaler
  * enlarges by the first digit of its file. */
 #include <signal.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/date.h"
 #include "base/text.h"
 #include "http/server.h"
 #include "image/gain_map.h"
@@ -29,7 +32,21 @@ static struct {
     kn_api *api;
     kn_mcp *mcp;
     bool stopping;
+    unsigned ahead_s; /* of the system's clocks */
 } own;
+
+/* ---- time ---- */
+
+static uint64_t rig_clock(void *ctx) {
+    (void)ctx;
+    return (uint64_t)(kn_now() * 1000) + own.ahead_s * 1000ULL;
+}
+
+int64_t __real_kn_date_now(void);
+int64_t __wrap_kn_date_now(void);
+int64_t __wrap_kn_date_now(void) {
+    return __real_kn_date_now() + own.ahead_s;
+}
 
 /* ---- a runner that draws a grey picture ---- */
 
@@ -278,7 +295,11 @@ static void leave(void *ctx) {
 }
 
 static void signal_came(void *ctx, int signal) {
-    (void)ctx, (void)signal;
+    (void)ctx;
+    if (signal != SIGTERM) {
+        own.ahead_s += signal == SIGUSR1 ? 60 : 3600;
+        return;
+    }
     if (own.stopping)
         kn_loop_stop(own.loop);
     own.stopping = true;
@@ -317,6 +338,8 @@ static bool run(kn_http *http, const char *folder, const char *token, const char
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGUSR2);
     signal(SIGPIPE, SIG_IGN);
     if (!kn_loop_signals(own.loop, &signals, signal_came, NULL, err) || !kn_address_parse("127.0.0.1:0", &any, err) ||
         !kn_studio_new(&setup, &own.studio, err) || !kn_api_new(own.studio, token, 0, &own.api, err) ||
@@ -338,7 +361,7 @@ int main(int argc, char **argv) {
     kn_http *http = NULL;
     if (argc != 3 && argc != 4)
         return 2;
-    bool ok = kn_loop_new(NULL, NULL, &own.loop, &err) && kn_http_new(own.loop, &http, &err) &&
+    bool ok = kn_loop_new(rig_clock, NULL, &own.loop, &err) && kn_http_new(own.loop, &http, &err) &&
               run(http, argv[1], argv[2], argv[3], &err);
     if (!ok)
         fprintf(stderr, "rig: %s\n", err.text);

@@ -49,6 +49,8 @@ class Event:
 class Rig:
     """A folder with a studio that can be ended and begun again."""
 
+    token = TOKEN
+
     def __init__(self, within=None, mirror=None):
         self.mirror = mirror
         self.folder = tempfile.mkdtemp(prefix="kuno-studio-", dir=within)
@@ -57,7 +59,8 @@ class Rig:
 
     def begin(self):
         with open(os.path.join(self.folder, "log"), "a") as log:
-            command = [PROGRAM, os.path.join(self.folder, "studio"), TOKEN, *([self.mirror] if self.mirror else [])]
+            more = [self.mirror] if self.mirror else []
+            command = [PROGRAM, os.path.join(self.folder, "studio"), self.token, *more]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.process.stdout as stream:
             line = stream.readline()
@@ -86,6 +89,12 @@ class Rig:
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
+
+    def wait(self, hours=0, minutes=0):
+        """Lets so much time pass on its clocks."""
+        for number in hours * [signal.SIGUSR2] + minutes * [signal.SIGUSR1]:
+            self.process.send_signal(number)
+            self.get("/health", token=None)  # answered later than the signal came
 
     def close(self):
         if self.process.poll() is None:

@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -22,6 +23,16 @@ UPSCALER = os.path.join(GOLDEN, "upscalers", "compact-x2", "weights.safetensors"
 
 def motley(x, y):
     return bytes((x * 7 % 256, y * 5 % 256, (x ^ y) % 256))
+
+
+def pixel(picture, x, y):
+    at = (y * picture.width + x) * picture.channels
+    return picture.pixels[at:at + picture.channels]
+
+
+def single(value):
+    """As it is in single precision."""
+    return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def changed(picture, width, height, left=0, top=0):
@@ -121,12 +132,35 @@ class Pictures(unittest.TestCase):
             self.assertEqual((picture.width, picture.height), (128, 80))
             self.assertEqual([place for place in changed(picture, 112, 80, 16) if place[0] >= 40], [])
 
+    def test_what_is_drawn_passes_into_what_stays_over_the_feather(self):
+        width, height, feather = 112, 80, 8
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            box = coloured(width, height, lambda x, y: (b"\xff" if 16 <= x < 90 and y >= 12 else b"\0") * 3)
+            wish = {"seed": "42", "inputs": [source, {"input_id": rig.upload(box), "role": "mask"}],
+                    "output": {"transparent": True}}
+            hard = rig.drawn("A boat.", feather=0, **wish)
+            soft = rig.drawn("A boat.", feather=feather, **wish)
+            self.assertEqual(soft.channels, 4)
+            for y in range(height):
+                for x in range(width):
+                    steps = max(0, min(x - 15, 90 - x, y - 11))  # from the next pixel that stays
+                    share = single(min(single(single(steps) / (feather + 1)), 1))
+                    old, new = motley(x, y) + b"\xff", pixel(hard, x, y)
+                    wanted = tuple(round(single(single(a * single(1 - share)) + single(b * share)))
+                                   for a, b in zip(old, new))
+                    self.assertEqual(tuple(pixel(soft, x, y)), wanted, (x, y))
+            usual, four = rig.drawn("A boat.", **wish), rig.drawn("A boat.", feather=4, **wish)
+            self.assertEqual(usual.pixels, four.pixels)
+            self.assertIn("Mask fade: 4", four.texts["parameters"])
+
     def test_a_part_of_a_large_picture_is_drawn_anew_and_all_else_stays(self):
         width, height = 4112, 96  # longer than the built-in model can work on
         with Serve() as rig:
             source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
             part = coloured(width, height, lambda x, y: (b"\xff" if 700 <= x < 800 else b"\0") * 3)
-            job = rig.ended(rig.job("A boat.", inputs=[source, {"input_id": rig.upload(part), "role": "mask"}]))
+            inputs = [source, {"input_id": rig.upload(part), "role": "mask"}]
+            job = rig.ended(rig.job("A boat.", inputs=inputs))
             self.assertEqual((job["state"], [note["code"] for note in job["notes"]]),
                              ("completed", ["source_resized"]), job["error"])
             self.assertLess(job["plan"]["working_width"], width)
@@ -134,6 +168,11 @@ class Pictures(unittest.TestCase):
             self.assertEqual((picture.width, picture.height), (width, height))
             columns = {x for x, _ in changed(picture, width, height)}
             self.assertEqual(columns, set(range(700, 800)))
+            soft = rig.drawn("A boat.", inputs=inputs, feather=50)  # of the source's pixels, not of what is drawn
+            self.assertLessEqual({x for x, _ in changed(soft, width, height)}, columns)
+            for x in (700, 799):
+                steps = [abs(a - b) for y in range(height) for a, b in zip(pixel(soft, x, y), motley(x, y))]
+                self.assertLessEqual(max(steps), 255 / 51 + 1)
 
     def test_formats_are_written_by_the_worker(self):
         with Serve() as rig:

@@ -251,7 +251,13 @@ static void the_text_in_the_picture_tells_of_it(void **state) {
     wish.inpaint.mask = &mask;
     kn_settings s = settings_of(m, &wish);
     assert_true(kn_settings_describe(&s, "tiny", &text, &err));
-    assert_non_null(strstr(text.data, "Size: 75x53, Denoising strength: 1, Mask: given, "));
+    assert_non_null(strstr(text.data, "Size: 75x53, Denoising strength: 1, Mask: given, Model: "));
+    kn_settings_free(&s);
+    wish.inpaint.fade = (kn_optional){ true, 12 };
+    s = settings_of(m, &wish);
+    kn_buf_clear(&text);
+    assert_true(kn_settings_describe(&s, "tiny", &text, &err));
+    assert_non_null(strstr(text.data, ", Mask: given, Mask fade: 12, Model: "));
     kn_settings_free(&s);
     wish.inpaint = (kn_inpaint_wish){ .outpaint = { .left = 5, .bottom = 11 } };
     s = settings_of(m, &wish);

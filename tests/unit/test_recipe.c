@@ -70,7 +70,7 @@ static void names_the_place_and_the_limit(void **state) {
         { "{" PROMPT ",\"stepps\":8}",
           ("unknown key 'stepps'; known: workflow, model, prompt, negative_prompt, seed, width, height, steps, cfg, "
            "flow_shift, sampler, scheduler, attention, reference_images, init_image, strength, metadata, opaque, "
-           "mask_image, outpaint, show_region, result, format, quality, keep_hdr (did you mean 'steps'?)"),
+           "mask_image, outpaint, feather, show_region, result, format, quality, keep_hdr (did you mean 'steps'?)"),
           KN_JOB_INVALID },
         { "{" PROMPT "," PROMPT "}", "the key 'prompt' comes twice", KN_JOB_INVALID },
         { "{\"prompt\":\"\"}", "prompt: a text of 1 to 32768 characters is expected, this one has 0", KN_JOB_INVALID },
@@ -92,6 +92,9 @@ static void names_the_place_and_the_limit(void **state) {
         { "{" PROMPT ",\"outpaint\":{\"left\":8}}", "outpaint: it needs an init_image that it is about",
           KN_JOB_INVALID },
         { "{" PROMPT ",\"outpaint\":{\"left\":8193}}", "outpaint.left: 8193 is outside 0 to 8192", KN_JOB_INVALID },
+        { "{" PROMPT ",\"init_image\":\"" PIXEL "\",\"feather\":8}",
+          "feather: it needs a mask_image or outpaint whose edge it is", KN_JOB_INVALID },
+        { "{" PROMPT ",\"feather\":257}", "feather: 257 is outside 0 to 256", KN_JOB_INVALID },
         { "{" PROMPT ",\"result\":{\"width\":9}}", "result: the key 'height' is missing", KN_JOB_INVALID },
         { "{" RESULT "}", "the key 'prompt' is missing", KN_JOB_INVALID },
         { "{" PROMPT ",\"result\":{\"width\":9,\"height\":8193}}", "result.height: 8193 is outside 1 to 8192",
@@ -201,12 +204,14 @@ static void takes_what_changes_a_part_or_the_size(void **state) {
     (void)state;
     kn_image_recipe r;
     kn_error err;
-    assert_int_equal(read_text("{" PROMPT
-                               ",\"init_image\":\"Zmlyc3Q=\",\"mask_image\":\"c2Vjb25k\",\"show_region\":true,"
-                               "\"outpaint\":{\"left\":1,\"top\":2,\"right\":3,\"bottom\":4}}",
-                               &r, &err),
-                     KN_JOB_DONE);
+    assert_int_equal(
+        read_text("{" PROMPT
+                  ",\"init_image\":\"Zmlyc3Q=\",\"mask_image\":\"c2Vjb25k\",\"feather\":0,\"show_region\":true,"
+                  "\"outpaint\":{\"left\":1,\"top\":2,\"right\":3,\"bottom\":4}}",
+                  &r, &err),
+        KN_JOB_DONE);
     assert_string_equal(r.mask.data, "second");
+    assert_true(r.feather.given && r.feather.value == 0);
     assert_true(r.show_region && r.outpaint.left == 1 && r.outpaint.top == 2);
     assert_true(r.outpaint.right == 3 && r.outpaint.bottom == 4 && !r.size.width);
     kn_image_recipe_free(&r);

@@ -277,6 +277,7 @@ static void a_database_of_an_earlier_version_is_brought_up(void **state) {
     GOOD(kn_store_do(s, &err, NULL, "ALTER TABLE jobs DROP COLUMN wish", ""));
     GOOD(kn_store_do(s, &err, NULL, "DROP TABLE upscalers", ""));
     GOOD(kn_store_do(s, &err, NULL, "DROP TABLE downloads", ""));
+    GOOD(kn_store_do(s, &err, NULL, "DROP TABLE sessions", ""));
     GOOD(kn_store_do(s, &err, NULL, "PRAGMA user_version = 1", ""));
     kn_store_close(s);
     s = open_store();

@@ -8,7 +8,7 @@ const load = (name) => import(new URL(name, web));
 
 const { bytes, duration, fileName, isSeed, seedAfter } = await load("format.js");
 const { draftOf, emptyDraft, requestOf } = await load("draft.js");
-const { fitView, makeHistory, toPicture, zoomView } = await load("mask.js");
+const { feather, fitView, makeHistory, toPicture, zoomView } = await load("mask.js");
 const { layoutOf } = await load("grid.js");
 
 test("seeds keep every digit and end below two to the power of 63", () => {
@@ -39,8 +39,9 @@ test("a draft becomes a request and a request the same draft", () => {
         { prompt: "x", size: { mode: "custom", width: 640, height: 480 }, sampler: "heun" },
         { prompt: "x", inputs: [{ input_id: a, role: "reference" }, { input_id: b, role: "reference" }] },
         { prompt: "x", inputs: [{ input_id: b, role: "source" }, { input_id: a, role: "reference" },
-            { input_id: mask, role: "mask" }] },
-        { prompt: "x", inputs: [{ input_id: a, role: "source" }], outpaint: { left: 32, bottom: 16 } },
+            { input_id: mask, role: "mask" }], feather: 0 },
+        { prompt: "x", inputs: [{ input_id: a, role: "source" }], outpaint: { left: 32, bottom: 16 },
+            feather: 12 },
         { prompt: "x", negative_prompt: "y", upscale: { factor: 2, upscaler: "lanczos" },
             output: { format: "webp", quality: 80, transparent: true, embed_metadata: false } },
     ];
@@ -65,6 +66,23 @@ test("strokes are taken back and done again, and what is cleared can be had back
     assert.deepEqual(history.strokes.map((one) => one.points), [[1, 1], [2, 2]]);
     history.add({ points: [3, 3] });
     assert.ok(!history.canRedo);
+});
+
+test("an area fades inside of its edge as it does in the engine", () => {
+    const [width, height] = [9, 6];
+    const shares = (pixels) => {
+        const rgba = new Uint8ClampedArray(4 * width * height);
+        for (let y = 0; y < height; y++)
+            for (let x = 2; x < 8; x++) rgba[4 * (y * width + x) + 3] = y > 0 ? 255 : 0;
+        feather(rgba, width, height, pixels);
+        return (y) => Array.from({ length: width }, (_, x) => rgba[4 * (y * width + x) + 3]);
+    };
+    assert.deepEqual(shares(0)(1), [0, 0, 255, 255, 255, 255, 255, 255, 0]);
+    const soft = shares(2); // the edge of the picture is no edge of the area
+    assert.deepEqual(soft(0), Array(width).fill(0));
+    assert.deepEqual(soft(1), [0, 0, 85, 85, 85, 85, 85, 85, 0]);
+    assert.deepEqual(soft(2), [0, 0, 85, 170, 170, 170, 170, 85, 0]);
+    for (const y of [3, 5]) assert.deepEqual(soft(y), [0, 0, 85, 170, 255, 255, 170, 85, 0]);
 });
 
 test("what is under the pointer stays there when the view grows", () => {

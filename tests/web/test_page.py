@@ -91,19 +91,42 @@ class Page(BrowserCase):
             expect(page.locator("#token-error")).to_contain_text("This is not the token.")
             self.assertEqual(page.locator("main h1").count(), 0)
 
-    def test_the_link_of_kuno_open_begins_one_session(self):
+    def link(self, rig):
+        told = subprocess.run([PROGRAM, "open", "--config", os.path.join(rig.folder, "config.json"), "--print"],
+                              env={**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}, capture_output=True, text=True)
+        self.assertIn("/#link=", told.stdout, told.stderr)
+        return told.stdout.strip()
+
+    def test_the_link_of_kuno_open_begins_one_session_which_a_restart_does_not_end(self):
         with Serve() as rig:
-            told = subprocess.run([PROGRAM, "open", "--config", os.path.join(rig.folder, "config.json"), "--print"],
-                                  env={**os.environ, "KUNO_CONTROL_TOKEN": TOKEN}, capture_output=True, text=True)
-            link = told.stdout.strip()
-            self.assertIn("/#link=", link, told.stderr)
+            link = self.link(rig)
             for first in (True, False):
                 with self.visit(rig, enter=False, may_complain=True, start=link) as page:
                     expect(page.locator("main h1" if first else "#token")).to_have_count(1)
                     self.assertNotIn("link", page.url)
-                    if first:
-                        page.reload()
-                        expect(page.locator("main h1")).to_have_count(1)
+                    if not first:
+                        expect(page.locator(".toast")).to_contain_text("This link is good no more")
+                        continue
+                    page.reload()
+                    expect(page.locator("main h1")).to_have_count(1)
+                    rig.end(signal.SIGKILL)
+                    expect(page.locator("#lost")).to_be_visible()
+                    rig.begin()
+                    expect(page.locator("#lost")).to_be_hidden()
+                    page.fill("textarea >> nth=0", "A boat.")
+                    page.click("button[type=submit]")
+                    expect(page.locator(".stage figure img")).to_be_visible()
+                    self.assertEqual(page.locator("#token").count(), 0)
+
+    def test_a_link_is_taken_by_a_page_that_asks_for_the_token(self):
+        with Serve() as rig, self.visit(rig, enter=False) as page:
+            expect(page.locator("#token")).to_be_visible()
+            page.goto(self.link(rig))
+            expect(page.locator("main h1")).to_have_count(1)
+            expect(page.locator("#token")).to_have_count(0)
+            self.assertNotIn("link", page.url)
+            page.go_back()
+            self.assertNotIn("link", page.url)
 
     def test_a_picture_is_drawn_as_it_was_asked_for(self):
         with Serve() as rig, self.visit(rig) as page:

@@ -73,6 +73,9 @@ class Pictures(BrowserCase):
                 page.click("[aria-label=Undo]")
                 expect(page.locator("[aria-label=Undo]")).to_be_disabled()
                 page.click("[aria-label=Redo]")
+                page.get_by_label("Soft edge").fill("12")
+                expect(page.locator(".editor output").last).to_have_text("12 px")
+                shot(page, "mask-soft")
                 page.click(".editor >> text=Use")
                 expect(page.locator(".plan")).to_contain_text("Inpaint")
                 page.click("button[type=submit]")
@@ -81,6 +84,7 @@ class Pictures(BrowserCase):
                 job = newest(rig)
                 self.assertEqual((job["kind"], job["state"]), ("inpaint", "completed"))
                 self.assertEqual([one["role"] for one in job["request"]["inputs"]], ["source", "mask"])
+                self.assertEqual(job["request"]["feather"], 12)
                 facts = [rig.get(f"/inputs/{one['input_id']}") for one in job["request"]["inputs"]]
                 self.assertEqual(*((one["width"], one["height"]) for one in facts))
 

@@ -79,7 +79,10 @@ class OnePicture(WorkerCase):
         text = base64.b64encode(REFERENCE).decode()
         for more, args in (({"mask_image": text, "show_region": True}, ("--mask", picture)),
                            ({"mask_image": text}, ("--mask", picture, "--no-region")),
-                           ({"outpaint": {"left": 16, "bottom": 32}}, ("--outpaint", "16,0,0,32", "--no-region"))):
+                           ({"mask_image": text, "feather": 9}, ("--mask", picture, "--mask-fade", "9", "--no-region")),
+                           ({"outpaint": {"left": 16, "bottom": 32}}, ("--outpaint", "16,0,0,32", "--no-region")),
+                           ({"outpaint": {"left": 16}, "feather": 0},
+                            ("--outpaint", "16,0,0,0", "--mask-fade", "0", "--no-region"))):
             recipe = {key: value for key, value in TINY.items() if key not in ("width", "height")}
             result = self.worker(to_json(**recipe, init_image=text, **more), *TINY_ARGS)
             self.assertEqual((result.returncode, result.stderr), (0, b""))
