@@ -4,6 +4,7 @@
  *        ▲          │
  *        └── paused ┴── cancelled      people may do this at any time before the end; failed ones can be queued again
  *
+ * A completed one is then looked at once: whether a model is complete with it (arrivals.h).
  * What has come of a file is told by the file and its journal (catalog/partial.h), not by these rows. */
 #ifndef KN_STUDIO_DOWNLOADS_H
 #define KN_STUDIO_DOWNLOADS_H
@@ -49,6 +50,12 @@ bool kn_downloads_change(kn_store *s, const char *id, kn_download_step step, kn_
  * was stopped. ret_wanted: false: it is cancelled, or nobody knows of it any more. */
 bool kn_downloads_end(kn_store *s, const char *id, bool completed, uint64_t bytes_done, json_t *error, bool *ret_wanted,
                       kn_error *err);
+
+/* The oldest completed one that was not looked at, behind that id. ret->id is empty if there is none. */
+bool kn_downloads_arrived(kn_store *s, const char *after, kn_download_work *ret, kn_error *err);
+
+/* It was looked at: the names of the profiles that can be used with it, an array. */
+bool kn_downloads_settle(kn_store *s, const char *id, const json_t *profiles, kn_error *err);
 
 /* Forgets one that does not run. */
 bool kn_downloads_delete(kn_store *s, const char *id, kn_error *err);

@@ -1,6 +1,6 @@
 #include "studio/schema.h"
 
-enum { SCHEMA_VERSION = 3 };
+enum { SCHEMA_VERSION = 4 };
 
 /* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
  * kept as they came and were checked. */
@@ -59,7 +59,8 @@ static const char tables[] =
     " ratio REAL NOT NULL, samples INTEGER NOT NULL, PRIMARY KEY (engine, device, memory_mode)) STRICT;";
 
 /* What came later, by the version that it came with. `wish`: what clients of other APIs choose although a request
- * cannot say it. `upscalers`: how much each file enlarges, as long as it is the same file. */
+ * cannot say it. `upscalers`: how much each file enlarges, as long as it is the same file. `profiles`: what a complete
+ * download has made usable, an array of names; NULL: nobody has looked yet. */
 static const char *const additions[SCHEMA_VERSION + 1] = {
     [2] = "ALTER TABLE jobs ADD COLUMN wish TEXT;"
           "CREATE TABLE upscalers (file TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL,"
@@ -70,6 +71,7 @@ static const char *const additions[SCHEMA_VERSION + 1] = {
           " state TEXT NOT NULL CHECK (state IN ('queued','running','paused','completed','failed','cancelled')),"
           " bytes_done INTEGER NOT NULL DEFAULT 0, error TEXT,"
           " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;",
+    [4] = "ALTER TABLE downloads ADD COLUMN profiles TEXT;",
 };
 
 static bool run(kn_store *s, const char *sql, kn_error *err) {
@@ -81,7 +83,7 @@ static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
     bool ok = version > 0 || run(s, tables, err);
     for (int64_t v = version + 1; ok && v <= SCHEMA_VERSION; v++)
         ok = !additions[v] || run(s, additions[v], err);
-    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 3", "");
+    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 4", "");
 }
 
 bool kn_schema_prepare(kn_store *s, kn_error *err) {
