@@ -40,6 +40,7 @@ static bool add_entry(json_t *items, kn_store *s, const kn_collections *all, con
                               a->licence->title, "license_accepted", accepted, "needed_by", needed_by(all, a),
                               "installed", installed, "path", installed ? path : NULL);
     json_object_set_new(entry, "license_page", json_string(a->licence->page));
+    json_object_set_new(entry, "collections", kn_downloads_collections(all, a));
     free(path);
     return json_array_append_new(items, entry) == 0 || kn_fail_nomem(err, KN_PATH_BYTES);
 }

@@ -56,7 +56,7 @@ bool kn_downloads_add(kn_store *s, const kn_new_download *d, kn_id *ret, kn_erro
 #define COLUMNS "id, artifact, directory, state, bytes_done, error, profiles, created_ms, updated_ms, seq"
 enum { ID, ARTIFACT, DIRECTORY, STATE, BYTES_DONE, ERROR, PROFILES, CREATED, UPDATED, SEQ };
 
-static json_t *collections_of(const kn_collections *all, const kn_artifact *a) {
+json_t *kn_downloads_collections(const kn_collections *all, const kn_artifact *a) {
     json_t *list = json_array();
     for (size_t i = 0; a && i < all->collection_count; i++) {
         const kn_collection *c = &all->collections[i];
@@ -82,14 +82,14 @@ static json_t *row_json(const kn_query *r, const kn_collections *all) {
     char *path = path_of(a, kn_query_text(r, DIRECTORY));
     if (!path)
         return NULL;
-    json_t *j =
-        json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:o, s:s, s:s}", "id", kn_query_text(r, ID),
-                  "artifact", artifact, "title", a ? a->title : artifact, "collections", collections_of(all, a),
-                  "state", state, "bytes_done", (json_int_t)done, "bytes_total", (json_int_t)total, "bytes_per_second",
-                  "connections", 0, "path", path, "profiles", profiles ? json_loads(profiles, 0, NULL) : json_array(),
-                  "error", error ? json_loads(error, 0, NULL) : json_null(), "created_at",
-                  kn_date_of(kn_query_int(r, CREATED) / 1000).text, "updated_at",
-                  kn_date_of(kn_query_int(r, UPDATED) / 1000).text);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:o, s:s, s:s}", "id",
+                          kn_query_text(r, ID), "artifact", artifact, "title", a ? a->title : artifact, "collections",
+                          kn_downloads_collections(all, a), "state", state, "bytes_done", (json_int_t)done,
+                          "bytes_total", (json_int_t)total, "bytes_per_second", "connections", 0, "path", path,
+                          "profiles", profiles ? json_loads(profiles, 0, NULL) : json_array(), "error",
+                          error ? json_loads(error, 0, NULL) : json_null(), "created_at",
+                          kn_date_of(kn_query_int(r, CREATED) / 1000).text, "updated_at",
+                          kn_date_of(kn_query_int(r, UPDATED) / 1000).text);
     free(path);
     return j;
 }

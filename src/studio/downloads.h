@@ -27,7 +27,10 @@ typedef struct kn_new_download {
 /* KN_E_USAGE: the same is under way; KN_E_RANGE: so many are. */
 bool kn_downloads_add(kn_store *s, const kn_new_download *d, kn_id *ret, kn_error *err);
 
-/* As clients see it. all: for sizes and paths. */
+/* The collections that it is a part of, as clients see them. a: NULL: not known any more. */
+json_t *kn_downloads_collections(const kn_collections *all, const kn_artifact *a);
+
+/* As clients see it. all: for titles, sizes and paths. */
 bool kn_downloads_get(kn_store *s, const kn_collections *all, const char *id, json_t **ret, kn_error *err);
 bool kn_downloads_list(kn_store *s, const kn_collections *all, unsigned limit, int64_t before, json_t *into,
                        int64_t *ret_next, kn_error *err);
