@@ -328,6 +328,7 @@ export default {
     "download.resume": "Resume",
     "download.stalled": "stalled",
     "download.by_hand": "Get it by hand",
+    "download.usable": "All files are there: {name}",
 
     "settings.title": "Settings",
     "settings.page": "This page",

@@ -30,14 +30,16 @@ const baseName = (path) => path.slice(path.lastIndexOf("/") + 1);
 
 // ---- profiles ----
 
-function profileCard(profile) {
-    const missing = profile.files.filter((file) => !file.present);
-    const total = profile.files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
-    const activate = busily(async () => {
+const activation = (profile) =>
+    busily(async () => {
         await post(`models/${profile.name}/activate`);
         await readModels();
         announce(t("models.activated", { name: profile.title ?? profile.name }));
     });
+
+function profileCard(profile) {
+    const missing = profile.files.filter((file) => !file.present);
+    const total = profile.files.reduce((sum, file) => sum + (file.bytes ?? 0), 0);
     const forget = busily(async () => {
         if (await confirm(t("models.remove"), t("models.remove_text", { name: profile.name }), t("models.remove")))
             await remove(`models/${profile.name}`).then(readModels);
@@ -117,7 +119,7 @@ function profileCard(profile) {
             "footer",
             { class: "row" },
             !profile.active &&
-                button(t("models.activate"), activate, {
+                button(t("models.activate"), activation(profile), {
                     kind: "small",
                     disabled: !profile.ready,
                     title: profile.ready ? "" : t("models.incomplete"),
@@ -316,12 +318,30 @@ function acceptLicence(entry) {
     });
 }
 
+const neededBy = ({ collections }) =>
+    collections.length > 0 && t("models.needed", { names: collections.map((one) => one.title).join(", ") });
+
+// What a download has made usable, as far as it still is.
+const usableBy = (download) =>
+    state.models.filter((profile) => profile.ready && download.profiles.includes(profile.name));
+
+const usableRow = (profile) =>
+    el(
+        "div",
+        { class: "row" },
+        el("span", {}, icon("check"), t("download.usable", { name: profile.title ?? profile.name })),
+        profile.active
+            ? el("span", { class: "chip good" }, t("models.active"))
+            : button(t("models.activate"), activation(profile), { kind: "small" }),
+    );
+
 function downloadRow(download) {
     const bar = meter(0, t("models.progress"));
     const facts = el("p", { class: "small muted" });
     const title = el("p", { class: "job-title" });
     const tools = el("div", { class: "row" }),
-        problem = el("div");
+        problem = el("div"),
+        usable = el("div");
     // What comes of it is told by events, which may be here before the answer.
     const act = (what) => busily(() => post(`downloads/${download.id}/${what}`));
     const forget = busily(async () => {
@@ -333,17 +353,23 @@ function downloadRow(download) {
         "li",
         { class: "job" },
         icon("download"),
-        el("div", { class: "job-text" }, title, facts, bar, problem),
+        el("div", { class: "job-text" }, title, facts, bar, problem, usable),
         tools,
     );
     let shown = "";
 
+    // Also when it is told which profiles there are.
+    function showUsable() {
+        fill(usable, usableBy(download).map(usableRow));
+    }
+
     function update(now) {
+        download = now;
         const left =
             now.bytes_per_second > 0 && now.state === "running"
                 ? (now.bytes_total - now.bytes_done) / now.bytes_per_second
                 : null;
-        title.textContent = now.title ?? now.artifact;
+        title.textContent = now.title;
         facts.textContent = [
             t(`download.${now.state}`),
             `${bytes(now.bytes_done)} / ${bytes(now.bytes_total)}`,
@@ -352,6 +378,7 @@ function downloadRow(download) {
                 now.bytes_per_second !== undefined &&
                 (now.bytes_per_second > 0 ? `${bytes(now.bytes_per_second)}/s` : t("download.stalled")),
             left !== null && t("job.remaining", { time: duration(left) }),
+            neededBy(now),
         ]
             .filter(Boolean)
             .join(" · ");
@@ -359,6 +386,7 @@ function downloadRow(download) {
         if (shown === now.state) return;
         shown = now.state;
         bar.hidden = !GOING.has(now.state);
+        showUsable();
         fill(
             problem,
             now.error &&
@@ -386,7 +414,7 @@ function downloadRow(download) {
     }
 
     update(download);
-    return { row, update };
+    return { row, update, showUsable };
 }
 
 // The artifacts that are being fetched, or will be.
@@ -414,7 +442,7 @@ function catalogRow(entry) {
                     t(`role.${entry.role}`),
                     bytes(entry.bytes),
                     entry.license,
-                    entry.needed_by?.length && t("models.needed", { names: entry.needed_by.join(", ") }),
+                    neededBy(entry),
                 ]
                     .filter(Boolean)
                     .join(" · "),
@@ -447,6 +475,7 @@ export function open(place) {
 
     function showProfiles() {
         fill(profiles, state.models.length ? state.models.map(profileCard) : loading());
+        for (const one of rows.values()) one.showUsable();
     }
 
     function showDownloads(change) {

@@ -6,6 +6,7 @@
 
 #include "base/json_form.h"
 #include "base/text.h"
+#include "pipelines/registry.h"
 
 enum { TITLE_BYTES = 200, PLACE_BYTES = 400, REVISION_DIGITS = 40 };
 
@@ -181,10 +182,18 @@ static void read_artifact(kn_form *outer, kn_collections *c) {
     c->artifact_count++;
 }
 
-enum { COLLECTION_ID, COLLECTION_TITLE, COLLECTION_ARTIFACTS };
+enum { COLLECTION_ID, COLLECTION_TITLE, COLLECTION_MODEL, COLLECTION_VARIANT, COLLECTION_ARTIFACTS };
 static const char *const collection_keys[] = {
-    [COLLECTION_ID] = "id", [COLLECTION_TITLE] = "title", [COLLECTION_ARTIFACTS] = "artifacts"
+    [COLLECTION_ID] = "id",           [COLLECTION_TITLE] = "title",         [COLLECTION_MODEL] = "model",
+    [COLLECTION_VARIANT] = "variant", [COLLECTION_ARTIFACTS] = "artifacts",
 };
+
+static void take_model(kn_form *f, const kn_architecture **ret) {
+    char *name = NULL;
+    if (take_id(f, &name) && !(*ret = kn_architecture_find(name)))
+        kn_form_fail(f, KN_E_FORMAT, "there is no model '%s'", kn_quote_z(name).text);
+    free(name);
+}
 
 static void read_part(kn_form *f, const kn_collections *all, kn_collection *c) {
     char *id = NULL;
@@ -205,11 +214,14 @@ static void read_collection(kn_form *outer, kn_collections *all) {
     if (!has_room(outer, all->collection_count, KN_COLLECTIONS_MAX))
         return;
     kn_collection *c = &all->collections[all->collection_count];
+    char *variant = NULL; /* its meaning hangs on the model, which may come behind it */
     kn_form_open(&f, outer->j, outer, collection_keys, KN_COUNT(collection_keys));
     for (int key; kn_form_next(&f, &key);) {
         switch (key) {
-        case COLLECTION_ID: take_id(&f, &c->id); break;
+        case COLLECTION_ID: take_word(&f, KN_COLLECTION_ID_BYTES - 1, LOWER "._-", &c->id); break;
         case COLLECTION_TITLE: take_text(&f, TITLE_BYTES, &c->title); break;
+        case COLLECTION_MODEL: take_model(&f, &c->model); break;
+        case COLLECTION_VARIANT: take_id(&f, &variant); break;
         case COLLECTION_ARTIFACTS:
             for (bool in = kn_form_items(&f); in && kn_form_item(&f);)
                 read_part(&f, all, c);
@@ -217,8 +229,11 @@ static void read_collection(kn_form *outer, kn_collections *all) {
     }
     for (int key = 0; key < (int)KN_COUNT(collection_keys); key++)
         kn_form_need(&f, key);
+    if (!outer->j->failed && !(c->variant = kn_variant_find(c->model, variant)))
+        kn_form_fail(outer, KN_E_FORMAT, "%s has no variant '%s'", c->model->name, variant);
     if (!outer->j->failed && (!c->count || kn_collection_named(all, c->id)))
         kn_form_fail(outer, KN_E_FORMAT, "'%s' is empty or there twice", c->id);
+    free(variant);
     all->collection_count++;
 }
 
@@ -311,6 +326,13 @@ uint64_t kn_collection_bytes(const kn_collection *c) {
     for (size_t i = 0; i < c->count; i++)
         sum += c->artifacts[i]->bytes;
     return sum;
+}
+
+bool kn_collection_has(const kn_collection *c, const kn_artifact *a) {
+    for (size_t i = 0; i < c->count; i++)
+        if (c->artifacts[i] == a)
+            return true;
+    return false;
 }
 
 bool kn_artifact_page(const kn_collections *c, const kn_artifact *a, char **ret, kn_error *err) {

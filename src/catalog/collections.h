@@ -25,6 +25,7 @@ enum {
     KN_DOMAINS_MAX = 8,
     KN_COLLECTION_PARTS_MAX = 16,
     KN_ARTIFACT_ID_BYTES = 81,
+    KN_COLLECTION_ID_BYTES = 61, /* it becomes the name of a profile, perhaps with a number behind it */
     KN_SHA256_HEX = 65,
 };
 
@@ -45,8 +46,14 @@ typedef struct kn_artifact {
     char sha256[KN_SHA256_HEX];
 } kn_artifact;
 
+struct kn_architecture; /* pipelines/registry.h */
+struct kn_variant;
+
+/* The files of one model. */
 typedef struct kn_collection {
     char *id, *title;
+    const struct kn_architecture *model;
+    const struct kn_variant *variant;
     size_t count;
     const kn_artifact *artifacts[KN_COLLECTION_PARTS_MAX];
 } kn_collection;
@@ -72,6 +79,7 @@ const kn_collection *kn_collection_named(const kn_collections *c, const char *id
 const kn_artifact *kn_artifact_named(const kn_collections *c, const char *id);
 
 uint64_t kn_collection_bytes(const kn_collection *c);
+bool kn_collection_has(const kn_collection *c, const kn_artifact *a);
 
 /* Where people find the file with a browser: the repository at that revision. The caller frees it. */
 bool kn_artifact_page(const kn_collections *c, const kn_artifact *a, char **ret, kn_error *err);

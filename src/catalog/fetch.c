@@ -182,10 +182,17 @@ bool kn_fetch_run(const kn_fetch *f, kn_fetch_result *ret, kn_error *err) {
 
 /* ---- without a network ---- */
 
+bool kn_artifact_path(const kn_artifact *a, const char *directory, char **ret, kn_error *err) {
+    if (asprintf(ret, "%s/%s/%s", directory, a->folder, a->name) >= 0)
+        return true;
+    *ret = NULL;
+    return kn_fail_nomem(err, strlen(directory));
+}
+
 bool kn_artifact_is_there(const kn_artifact *a, const char *directory) {
     struct stat st;
     char *path;
-    if (asprintf(&path, "%s/%s/%s", directory, a->folder, a->name) < 0)
+    if (!kn_artifact_path(a, directory, &path, NULL))
         return false;
     bool is_there = stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == a->bytes;
     free(path);

@@ -72,6 +72,9 @@ typedef struct kn_fetch_result {
 /* *ret is filled in any case. KN_E_CANCELLED: it was stopped. */
 bool kn_fetch_run(const kn_fetch *f, kn_fetch_result *ret, kn_error *err);
 
+/* Where it goes, or is. The caller frees it. */
+bool kn_artifact_path(const kn_artifact *a, const char *directory, char **ret, kn_error *err);
+
 /* Whether there is a file of that name and size, as all that this program has named is. It is not read. */
 bool kn_artifact_is_there(const kn_artifact *a, const char *directory);
 

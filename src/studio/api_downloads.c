@@ -24,25 +24,23 @@ static bool usual_directory(const kn_visit *v, kn_store *s, char **ret, kn_error
 static json_t *needed_by(const kn_collections *all, const kn_artifact *a) {
     json_t *list = json_array();
     for (size_t i = 0; i < all->collection_count; i++)
-        for (size_t k = 0; k < all->collections[i].count; k++)
-            if (all->collections[i].artifacts[k] == a)
-                json_array_append_new(list, json_string(all->collections[i].id));
+        if (kn_collection_has(&all->collections[i], a))
+            json_array_append_new(list, json_string(all->collections[i].id));
     return list;
 }
 
 static bool add_entry(json_t *items, kn_store *s, const kn_collections *all, const kn_artifact *a,
                       const char *directory, kn_error *err) {
     bool accepted, installed = kn_artifact_is_there(a, directory);
-    char *path = NULL;
-    if (!kn_downloads_was_ordered(s, a->id, &accepted, err))
+    char *path;
+    if (!kn_downloads_was_ordered(s, a->id, &accepted, err) || !kn_artifact_path(a, directory, &path, err))
         return false;
-    if (asprintf(&path, "%s/%s/%s", directory, a->folder, a->name) < 0)
-        return kn_fail_nomem(err, KN_PATH_BYTES);
     json_t *entry = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:b, s:o, s:b, s:s?}", "id", a->id, "title", a->title,
                               "role", a->role, "bytes", (json_int_t)a->bytes, "sha256", a->sha256, "license",
                               a->licence->title, "license_accepted", accepted, "needed_by", needed_by(all, a),
                               "installed", installed, "path", installed ? path : NULL);
     json_object_set_new(entry, "license_page", json_string(a->licence->page));
+    json_object_set_new(entry, "collections", kn_downloads_collections(all, a));
     free(path);
     return json_array_append_new(items, entry) == 0 || kn_fail_nomem(err, KN_PATH_BYTES);
 }

@@ -53,22 +53,43 @@ bool kn_downloads_add(kn_store *s, const kn_new_download *d, kn_id *ret, kn_erro
 
 /* ---- as clients see them ---- */
 
-#define COLUMNS "id, artifact, directory, state, bytes_done, error, created_ms, updated_ms, seq"
+#define COLUMNS "id, artifact, directory, state, bytes_done, error, profiles, created_ms, updated_ms, seq"
+enum { ID, ARTIFACT, DIRECTORY, STATE, BYTES_DONE, ERROR, PROFILES, CREATED, UPDATED, SEQ };
 
-static json_t *row_json(const kn_query *r, const kn_collections *all) {
-    const kn_artifact *a = kn_artifact_named(all, kn_query_text(r, 1));
-    const char *error = kn_query_text(r, 5), *state = kn_query_text(r, 3);
-    uint64_t total = a ? a->bytes : 0; /* of an earlier version's catalogue: its size is not known any more */
-    uint64_t done = strcmp(state, "completed") ? (uint64_t)kn_query_int(r, 4) : total;
+json_t *kn_downloads_collections(const kn_collections *all, const kn_artifact *a) {
+    json_t *list = json_array();
+    for (size_t i = 0; a && i < all->collection_count; i++) {
+        const kn_collection *c = &all->collections[i];
+        if (kn_collection_has(c, a))
+            json_array_append_new(list, json_pack("{s:s, s:s}", "id", c->id, "title", c->title));
+    }
+    return list;
+}
+
+/* NULL: memory is out. Of an artifact that is not known any more, where it went can be told as far as that. */
+static char *path_of(const kn_artifact *a, const char *directory) {
     char *path = NULL;
-    if (asprintf(&path, "%s/%s/%s", kn_query_text(r, 2), a ? a->folder : "", a ? a->name : "") < 0)
+    return !a ? strdup(directory) : kn_artifact_path(a, directory, &path, NULL) ? path : NULL;
+}
+
+/* What is of an earlier version's catalogue has no title and no size any more. */
+static json_t *row_json(const kn_query *r, const kn_collections *all) {
+    const char *artifact = kn_query_text(r, ARTIFACT), *state = kn_query_text(r, STATE);
+    const char *error = kn_query_text(r, ERROR), *profiles = kn_query_text(r, PROFILES);
+    const kn_artifact *a = kn_artifact_named(all, artifact);
+    uint64_t total = a ? a->bytes : 0;
+    uint64_t done = strcmp(state, "completed") ? (uint64_t)kn_query_int(r, BYTES_DONE) : total;
+    char *path = path_of(a, kn_query_text(r, DIRECTORY));
+    if (!path)
         return NULL;
-    json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:s, s:s}", "id", kn_query_text(r, 0), "artifact",
-                  kn_query_text(r, 1), "state", state, "bytes_done", (json_int_t)done, "bytes_total", (json_int_t)total,
-                  "bytes_per_second", "connections", 0, "path", path, "error",
-                  error ? json_loads(error, 0, NULL) : json_null(), "created_at",
-                  kn_date_of(kn_query_int(r, 6) / 1000).text, "updated_at", kn_date_of(kn_query_int(r, 7) / 1000).text);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:o, s:s, s:s}", "id",
+                          kn_query_text(r, ID), "artifact", artifact, "title", a ? a->title : artifact, "collections",
+                          kn_downloads_collections(all, a), "state", state, "bytes_done", (json_int_t)done,
+                          "bytes_total", (json_int_t)total, "bytes_per_second", "connections", 0, "path", path,
+                          "profiles", profiles ? json_loads(profiles, 0, NULL) : json_array(), "error",
+                          error ? json_loads(error, 0, NULL) : json_null(), "created_at",
+                          kn_date_of(kn_query_int(r, CREATED) / 1000).text, "updated_at",
+                          kn_date_of(kn_query_int(r, UPDATED) / 1000).text);
     free(path);
     return j;
 }
@@ -99,7 +120,7 @@ bool kn_downloads_list(kn_store *s, const kn_collections *all, unsigned limit, i
         more = n++ == limit;
         if (more)
             break;
-        last = kn_query_int(&r, 8);
+        last = kn_query_int(&r, SEQ);
         if (json_array_append_new(into, row_json(&r, all)) != 0)
             r.failed = !kn_fail_nomem(err, sizeof(kn_id));
     }
@@ -190,6 +211,22 @@ bool kn_downloads_end(kn_store *s, const char *id, bool completed, uint64_t byte
                           "iitt", (int64_t)bytes_done, kn_store_now_ms(), id, text);
     free(text);
     return ok && is_wanted(s, id, ret_wanted, err);
+}
+
+bool kn_downloads_arrived(kn_store *s, const char *after, kn_download_work *ret, kn_error *err) {
+    kn_query r = kn_query_open(s, err,
+                               "SELECT id, artifact, directory FROM downloads"
+                               " WHERE state = 'completed' AND profiles IS NULL AND id > ? ORDER BY id LIMIT 1",
+                               "t", after);
+    return read_work(&r, ret, err);
+}
+
+bool kn_downloads_settle(kn_store *s, const char *id, const json_t *profiles, kn_error *err) {
+    char *text = json_dumps(profiles, JSON_COMPACT);
+    bool ok = text ? kn_store_do(s, err, NULL, "UPDATE downloads SET profiles = ? WHERE id = ?", "tt", text, id)
+                   : kn_fail_nomem(err, sizeof(kn_id));
+    free(text);
+    return ok;
 }
 
 bool kn_downloads_delete(kn_store *s, const char *id, kn_error *err) {

@@ -4,6 +4,7 @@
  *        ▲          │
  *        └── paused ┴── cancelled      people may do this at any time before the end; failed ones can be queued again
  *
+ * A completed one is then looked at once: whether a model is complete with it (arrivals.h).
  * What has come of a file is told by the file and its journal (catalog/partial.h), not by these rows. */
 #ifndef KN_STUDIO_DOWNLOADS_H
 #define KN_STUDIO_DOWNLOADS_H
@@ -26,7 +27,10 @@ typedef struct kn_new_download {
 /* KN_E_USAGE: the same is under way; KN_E_RANGE: so many are. */
 bool kn_downloads_add(kn_store *s, const kn_new_download *d, kn_id *ret, kn_error *err);
 
-/* As clients see it. all: for sizes and paths. */
+/* The collections that it is a part of, as clients see them. a: NULL: not known any more. */
+json_t *kn_downloads_collections(const kn_collections *all, const kn_artifact *a);
+
+/* As clients see it. all: for titles, sizes and paths. */
 bool kn_downloads_get(kn_store *s, const kn_collections *all, const char *id, json_t **ret, kn_error *err);
 bool kn_downloads_list(kn_store *s, const kn_collections *all, unsigned limit, int64_t before, json_t *into,
                        int64_t *ret_next, kn_error *err);
@@ -49,6 +53,12 @@ bool kn_downloads_change(kn_store *s, const char *id, kn_download_step step, kn_
  * was stopped. ret_wanted: false: it is cancelled, or nobody knows of it any more. */
 bool kn_downloads_end(kn_store *s, const char *id, bool completed, uint64_t bytes_done, json_t *error, bool *ret_wanted,
                       kn_error *err);
+
+/* The oldest completed one that was not looked at, behind that id. ret->id is empty if there is none. */
+bool kn_downloads_arrived(kn_store *s, const char *after, kn_download_work *ret, kn_error *err);
+
+/* It was looked at: the names of the profiles that can be used with it, an array. */
+bool kn_downloads_settle(kn_store *s, const char *id, const json_t *profiles, kn_error *err);
 
 /* Forgets one that does not run. */
 bool kn_downloads_delete(kn_store *s, const char *id, kn_error *err);

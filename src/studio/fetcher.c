@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "studio/arrivals.h"
+
 enum { TELL_MS = 500 };
 
 struct kn_fetcher {
@@ -18,6 +20,9 @@ struct kn_fetcher {
     kn_download_work work;
     json_t *row; /* of the one that runs, as it was told; NULL: none runs */
     bool wanted; /* what has come of it may stay */
+
+    json_t *arrivals; /* names of the profiles that are new with it; NULL: none */
+    kn_error unsettled;
 
     kn_fetch order;
     pthread_t thread;
@@ -168,6 +173,19 @@ void kn_fetcher_look(kn_fetcher *f) {
 
 /* ---- the end of one ---- */
 
+/* What cannot be done now is done at the next start. In the disk's thread, and at the start. */
+static void settle(kn_fetcher *f, kn_store *store) {
+    json_decref(f->arrivals);
+    f->arrivals = json_array();
+    f->unsettled = (kn_error){ 0 };
+    kn_arrivals_settle(store, f->all, f->studio->setup.models_toml, f->arrivals, &f->unsettled);
+}
+
+static void log_unsettled(const kn_fetcher *f) {
+    if (f->unsettled.code)
+        kn_studio_log(f->studio, "studio: no profile for what was downloaded: %s", f->unsettled.text);
+}
+
 static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     bool wanted = true;
@@ -176,6 +194,8 @@ static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     json_decref(error);
     if (ok && !f->ok && !wanted && f->order.artifact)
         kn_fetch_forget(f->order.artifact, f->work.directory, NULL);
+    if (ok && f->ok)
+        settle(f, store);
     if (ok && kn_downloads_get(store, f->all, f->work.id, &row, NULL)) {
         json_decref(f->row);
         f->row = row;
@@ -184,16 +204,23 @@ static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     return ok;
 }
 
+static void tell_of_model(kn_fetcher *f, const char *id) {
+    kn_studio_tell(f->studio, KN_EVENT_MODELS_UPDATED, id, json_pack("{s:s}", "id", id));
+}
+
 static void back_end(kn_errand *e) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     f->busy = false;
     if (!e->ok)
         kn_studio_log(f->studio, "studio: the end of a download cannot be written down: %s", e->err.text);
+    log_unsettled(f);
     if (!f->closed && f->wanted)
         kn_studio_tell(f->studio, KN_EVENT_DOWNLOAD_UPDATED, f->work.id, json_incref(f->row));
-    if (!f->closed && f->ok)
-        kn_studio_tell(f->studio, KN_EVENT_MODELS_UPDATED, f->work.artifact,
-                       json_pack("{s:s}", "id", f->work.artifact));
+    if (!f->closed && f->ok) {
+        tell_of_model(f, f->work.artifact);
+        for (size_t i = 0; i < json_array_size(f->arrivals); i++)
+            tell_of_model(f, json_string_value(json_array_get(f->arrivals, i)));
+    }
     json_decref(f->row);
     f->row = NULL;
     kn_download_work_free(&f->work);
@@ -252,6 +279,8 @@ bool kn_fetcher_new(kn_studio *s, kn_fetcher **ret, kn_error *err) {
         kn_fetcher_free(f);
         return false;
     }
+    settle(f, s->store); /* a service was killed between a download's end and this */
+    log_unsettled(f);
     *ret = f;
     return true;
 }
@@ -268,6 +297,7 @@ void kn_fetcher_free(kn_fetcher *f) {
     if (!f)
         return;
     json_decref(f->row);
+    json_decref(f->arrivals);
     kn_download_work_free(&f->work);
     kn_origin_close(&f->origin);
     kn_collections_free(f->all);

@@ -59,7 +59,8 @@ static const char tables[] =
     " ratio REAL NOT NULL, samples INTEGER NOT NULL, PRIMARY KEY (engine, device, memory_mode)) STRICT;";
 
 /* What came later, by the version that it came with. `wish`: what clients of other APIs choose although a request
- * cannot say it. `upscalers`: how much each file enlarges, as long as it is the same file. */
+ * cannot say it. `upscalers`: how much each file enlarges, as long as it is the same file. `profiles`: what a complete
+ * download has made usable, an array of names; NULL: nobody has looked yet. */
 static const char *const additions[SCHEMA_VERSION + 1] = {
     [2] = "ALTER TABLE jobs ADD COLUMN wish TEXT;"
           "CREATE TABLE upscalers (file TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL,"
@@ -70,7 +71,8 @@ static const char *const additions[SCHEMA_VERSION + 1] = {
           " state TEXT NOT NULL CHECK (state IN ('queued','running','paused','completed','failed','cancelled')),"
           " bytes_done INTEGER NOT NULL DEFAULT 0, error TEXT,"
           " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL) STRICT;",
-    [4] = "CREATE TABLE sessions (cookie TEXT PRIMARY KEY, csrf TEXT NOT NULL, ends_s INTEGER NOT NULL) STRICT;",
+    [4] = "CREATE TABLE sessions (cookie TEXT PRIMARY KEY, csrf TEXT NOT NULL, ends_s INTEGER NOT NULL) STRICT;"
+          "ALTER TABLE downloads ADD COLUMN profiles TEXT;",
 };
 
 static bool run(kn_store *s, const char *sql, kn_error *err) {

@@ -1,4 +1,5 @@
-"""The files of the tests' own catalogue: made from their names, so that nobody has to keep them.
+"""The files of the tests' own catalogue: made from their names, so that nobody has to keep them, and the model that is
+part of the program, for those who want to draw with what they have fetched.
 
 As a program it writes that catalogue: files.py OUTPUT
 """
@@ -6,6 +7,7 @@ As a program it writes that catalogue: files.py OUTPUT
 import functools
 import hashlib
 import json
+import pathlib
 import random
 import sys
 
@@ -23,9 +25,21 @@ BYTES = {
 }
 BLOCK = 16 << 20  # of what is too large to be made at once
 
+DEMO = pathlib.Path(__file__).parents[2] / "models" / "demo"
+MODEL = {  # by role
+    "diffusion": DEMO / "diffusion_model_fp8_scaled.safetensors",
+    "text_encoder": DEMO / "text_encoder_fp8_scaled.safetensors",
+    "vae": DEMO / "vae.safetensors",
+    "tokenizer": DEMO / "tokenizer" / "tokenizer.json",
+}
+PARTS = {f"demo-{role.replace('_', '-')}": role for role in MODEL}
+BYTES |= {name: MODEL[role].stat().st_size for name, role in PARTS.items()}
+
 
 @functools.cache
 def content(name):
+    if name in PARTS:
+        return MODEL[PARTS[name]].read_bytes()
     return random.Random(name).randbytes(min(BYTES[name], BLOCK) if name == "bench" else BYTES[name])
 
 
@@ -45,12 +59,21 @@ def sha256(name):
     return hashed.hexdigest()
 
 
+def file_name(name):
+    return MODEL[PARTS[name]].name if name in PARTS else f"{name}.safetensors"
+
+
 def artifact(name):
+    role = PARTS.get(name, "vae")
     return {
-        "id": name, "title": f"The {name} one", "role": "vae", "licence": "free", "repository": REPOSITORY,
-        "revision": REVISION, "path": f"split/{name}.safetensors", "folder": "vae", "bytes": BYTES[name],
+        "id": name, "title": f"The {name} one", "role": role, "licence": "free", "repository": REPOSITORY,
+        "revision": REVISION, "path": f"split/{file_name(name)}", "folder": role, "bytes": BYTES[name],
         "sha256": sha256(name),
     }
+
+
+def collection(name, title, *parts):
+    return {"id": name, "title": title, "model": "qwen-image-2.1", "variant": "turbo", "artifacts": parts}
 
 
 def catalogue():
@@ -60,8 +83,9 @@ def catalogue():
         "licences": [{"id": "free", "title": "Free Licence", "page": "https://example.org/licence"}],
         "artifacts": [artifact(name) for name in BYTES],
         "collections": [
-            {"id": "two", "title": "Two of them", "artifacts": ["small", "medium"]},
-            {"id": "too-large", "title": "More than any disk has", "artifacts": ["small", "endless"]},
+            collection("two", "Two of them", "small", "medium"),
+            collection("too-large", "More than any disk has", "small", "endless"),
+            collection("demo-again", "The built-in model, once more", *PARTS),
         ],
     }
 

@@ -1,7 +1,8 @@
 """A server of files that does what it should, or what servers do.
 
-`Server(name, behave)` serves one file of files.py. For each request `behave(request, reply)` may change the reply that
-is right: its status, its lines, what follows, how fast, and when it breaks off. Every request is kept in `requests`.
+`Server(name, behave)` serves one file of files.py, `more` others beside it. For each request `behave(request, reply)`
+may change the reply that is right: its status, its lines, what follows, how fast, and when it breaks off. Every request
+is kept in `requests`.
 """
 
 import socket
@@ -36,8 +37,9 @@ class Reply:
 
 
 class Server:
-    def __init__(self, name, behave=None, etag='"first"', ranges=True):
-        self.name, self.content, self.behave, self.etag, self.ranges = name, files.content(name), behave, etag, ranges
+    def __init__(self, name, behave=None, etag='"first"', ranges=True, more=()):
+        self.content, self.behave, self.etag, self.ranges = files.content(name), behave, etag, ranges
+        self.contents = {files.file_name(one): files.content(one) for one in (name, *more)}
         self.requests, self.sent, self.connections = [], 0, 0
         self.lock, self.over = threading.Lock(), threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -62,18 +64,19 @@ class Server:
         return total
 
     def right_reply(self, request):
-        size, first, last = len(self.content), request.first, request.last
-        fields = {"ETag": self.etag} if self.etag else {}
-        if not request.path.endswith(f"/{self.name}.safetensors"):
+        content = self.contents.get(request.path.rpartition("/")[2])
+        if content is None:
             return Reply(404, {}, b"there is no such file")
+        size, first, last = len(content), request.first, request.last
+        fields = {"ETag": self.etag} if self.etag else {}
         asks_part = first is not None and self.ranges
         if asks_part and request.fields.get("if-range", self.etag) == self.etag:
             last = size - 1 if last is None else min(last, size - 1)
             if first >= size:
                 return Reply(416, {"Content-Range": f"bytes */{size}"}, b"")
             fields["Content-Range"] = f"bytes {first}-{last}/{size}"
-            return Reply(206, fields, memoryview(self.content)[first:last + 1])
-        return Reply(200, fields, memoryview(self.content))
+            return Reply(206, fields, memoryview(content)[first:last + 1])
+        return Reply(200, fields, memoryview(content))
 
     def _accept(self):
         while not self.over.is_set():

@@ -249,12 +249,7 @@ class Servers(Fetching):
 
 class Files(Fetching):
     def test_a_collection_is_fetched_and_then_found_complete(self):
-        class Both(Server):
-            def right_reply(self, request):
-                self.name = "medium" if "medium" in request.path else "small"
-                self.content = files.content(self.name)
-                return super().right_reply(request)
-        with Both("small") as server:
+        with Server("small", more=["medium"]) as server:
             first = self.fetch("two", server, "--json")
             asked = len(server.requests)
             second = self.fetch("two", server, "--json")
@@ -364,7 +359,7 @@ class Words(Fetching):
         self.assertEqual(told.code, ENDED)
         self.assertIn(b"two  Two of them, 21.9 MB\n  vae/small.safetensors  3.0 MB, Free Licence\n", told.out)
         listed = json.loads(self.kuno("fetch-models", "--json").out)["collections"]
-        self.assertEqual([c["id"] for c in listed], ["two", "too-large"])
+        self.assertEqual([c["id"] for c in listed], ["two", "too-large", "demo-again"])
         self.assertEqual(listed[0]["files"][0]["sha256"], files.sha256("small"))
 
     def test_without_a_word_of_agreement_nothing_is_fetched(self):

@@ -1,9 +1,11 @@
 """Downloads by /api/v1: ordered, watched, paused, resumed, cancelled, and taken up again after a crash."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import signal
+import sqlite3
 import time
 import unittest
 
@@ -14,13 +16,14 @@ from studio.rig import PATIENCE, Rig
 
 MIB = 1 << 20
 ENDED = ("completed", "failed", "cancelled", "paused")
+PARTS = list(files.PARTS)
 
 
 def slowly(_, reply):
     reply.bytes_per_second = MIB
 
 
-class Downloads(unittest.TestCase):
+class Case(unittest.TestCase):
     def begin(self, name, behave=None):
         self.server = self.enterContext(Server(name, behave))
         self.rig = self.enterContext(Rig(mirror=self.server.url))
@@ -53,6 +56,8 @@ class Downloads(unittest.TestCase):
     def folder(self):
         return pathlib.Path(self.rig.folder) / "studio" / "models" / "vae"
 
+
+class Downloads(Case):
     def assert_complete(self, download, name):
         now = self.ended(download)
         self.assertEqual((now["state"], now["error"]), ("completed", None))
@@ -69,6 +74,11 @@ class Downloads(unittest.TestCase):
         self.assertEqual((entry["installed"], entry["license_accepted"], entry["needed_by"]),
                          (True, True, ["two", "too-large"]))
         self.assertEqual(entry["license_page"], "https://example.org/licence")
+        now = self.rig.get(f"/downloads/{download}").json
+        self.assertEqual((now["title"], now["profiles"]), ("The small one", []))
+        for one in (now, entry):
+            self.assertEqual(one["collections"], [{"id": "two", "title": "Two of them"},
+                                                  {"id": "too-large", "title": "More than any disk has"}])
         self.assertEqual([d["id"] for d in self.rig.get("/downloads")["items"]], [download])
         self.assertEqual(self.rig.ask("DELETE", f"/downloads/{download}").status, 204)
         self.assertEqual(self.rig.get("/downloads")["items"], [])
@@ -180,6 +190,114 @@ class Downloads(unittest.TestCase):
         other = self.rig.post("/downloads", {"artifact": "medium", "accept_license": True}, Idempotency_Key="once")
         self.problem(other, 422, "idempotency_key_reused")
         self.assert_complete(first, "small")
+
+
+class Models(Case):
+    """Downloads of all files of a model, the built-in one under another name."""
+
+    def fetch(self, *parts):
+        """What has become of them, in the end."""
+        downloads = [self.order(part) for part in parts]
+        return [self.ended(download) for download in downloads]
+
+    def setUp(self):
+        self.server = self.enterContext(Server(*PARTS[:1], more=PARTS[1:]))
+        self.rig = self.enterContext(Rig(mirror=self.server.url))
+
+    def profiles(self):
+        return {one["name"]: one for one in self.rig.get("/models")["items"]}
+
+    def assert_usable(self, name="demo-again"):
+        profile = self.rig.get(f"/models/{name}").json
+        self.assertEqual((profile["title"], profile["model"], profile["variant"], profile["source"]),
+                         ("The built-in model, once more", "qwen-image-2.1", "turbo", "user"))
+        self.assertEqual((profile["ready"], profile["active"]), (True, False))
+        studio = pathlib.Path(self.rig.folder) / "studio" / "models"
+        self.assertEqual({file["role"]: pathlib.Path(file["path"]) for file in profile["files"]},
+                         {role: studio / role / files.MODEL[role].name for role in files.MODEL})
+
+    def database(self, *statements):
+        """Done to it while no service has it."""
+        with contextlib.closing(sqlite3.connect(os.path.join(self.rig.folder, "studio", "studio.db"))) as own, own:
+            for statement in statements:
+                own.execute(statement)
+
+    def test_the_last_file_of_a_model_makes_it_usable_at_once(self):
+        told = []
+        with self.rig.events("/events?topics=downloads,models") as events:
+            downloads = [self.order(part) for part in PARTS]
+            for event in events:
+                told.append((event.kind, event.data["id"]))
+                if told[-1] == ("models.updated", "demo-again"):
+                    break
+        self.assertIn(("download.updated", downloads[-1]), told)
+        self.assert_usable()
+        rows = [self.rig.get(f"/downloads/{download}").json for download in downloads]
+        self.assertEqual([row["profiles"] for row in rows], [[], [], [], ["demo-again"]])
+        self.assertEqual([row["title"] for row in rows], [f"The {part} one" for part in PARTS])
+        for row in rows:
+            self.assertEqual(row["collections"], [{"id": "demo-again", "title": "The built-in model, once more"}])
+        self.assertEqual(self.rig.post("/models/demo-again/activate")["active"], True)
+
+    def test_a_profile_of_that_name_stays_and_the_new_one_gets_another(self):
+        mine = {"model": "krea2", "files": [{"role": "diffusion", "path": "/nowhere/mine.gguf"}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/demo-again", mine).status, 201)
+        before = self.profiles()
+        self.assertEqual(self.fetch(*PARTS)[-1]["profiles"], ["demo-again-2"])
+        self.assert_usable("demo-again-2")
+        after = self.profiles()
+        self.assertEqual({name: after[name] for name in before}, before)
+
+    def test_a_profile_that_a_crash_has_swallowed_is_made_at_the_next_start(self):
+        last = self.fetch(*PARTS)[-1]
+        self.rig.end(signal.SIGKILL)
+        self.database("UPDATE downloads SET profiles = NULL", "DELETE FROM profiles")
+        os.unlink(os.path.join(self.rig.folder, "studio", "models.toml"))
+        asked = len(self.server.requests)
+        self.rig.begin()
+        self.assert_usable()
+        self.assertEqual(self.rig.get(f"/downloads/{last['id']}")["profiles"], ["demo-again"])
+        self.assertEqual(len(self.server.requests), asked)
+        self.assertEqual(self.rig.ask("DELETE", "/models/demo-again").status, 204)
+        self.rig.end()
+        self.rig.begin()  # what people have removed does not come back
+        self.assertNotIn("demo-again", self.profiles())
+
+    def test_whenever_the_service_is_killed_there_is_one_profile_in_the_end(self):
+        self.fetch(*PARTS[1:])
+        place = pathlib.Path(self.rig.folder) / "studio" / "models" / "diffusion" / files.MODEL["diffusion"].name
+        for round in range(5):
+            download = self.order(PARTS[0])
+            end = time.monotonic() + PATIENCE
+            while not place.exists() and time.monotonic() < end:
+                time.sleep(0.0005)
+            time.sleep(round * 0.004)  # before, within and after what is written down then
+            self.rig.end(signal.SIGKILL)
+            self.rig.begin()
+            self.assertEqual(self.ended(download)["state"], "completed")
+            self.assertEqual(self.rig.get(f"/downloads/{download}")["profiles"], ["demo-again"])
+            self.assert_usable()
+            self.assertEqual([name for name in self.profiles() if name.startswith("demo-a")], ["demo-again"])
+            self.assertEqual(self.rig.ask("DELETE", "/models/demo-again").status, 204)
+            place.unlink()
+
+    def test_files_that_are_taken_away_are_missed_and_nothing_else(self):
+        last = self.fetch(*PARTS)[-1]
+        place = pathlib.Path(last["path"])
+        place.rename(place.with_suffix(".away"))
+        profile = self.profiles()["demo-again"]
+        self.assertEqual((profile["ready"], [file["role"] for file in profile["files"] if not file["present"]]),
+                         (False, ["tokenizer"]))
+        self.problem(self.rig.post("/models/demo-again/activate"), 409, "missing_model")
+        job = {"prompt": "A boat.", "profile": "demo-again"}
+        self.problem(self.rig.post("/jobs", job), 409, "missing_model")
+        self.assertEqual(self.rig.get(f"/downloads/{last['id']}")["state"], "completed")
+        entry = {e["id"]: e for e in self.rig.get("/catalog")["items"]}[PARTS[-1]]
+        self.assertEqual((entry["installed"], entry["path"]), (False, None))
+        self.assertEqual(self.rig.ended(self.rig.job("A boat."))["state"], "completed")
+        self.assertEqual(self.fetch(PARTS[-1])[0]["profiles"], ["demo-again"])  # once more, for the same profile
+        self.assert_usable()
+        self.assertEqual(self.rig.ended(self.rig.job(**job))["state"], "completed")
 
 
 tap.main()

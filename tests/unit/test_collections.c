@@ -11,6 +11,8 @@
 
 #include "base/buf.h"
 #include "catalog/origin.h"
+#include "pipelines/registry.h"
+#include "studio/profiles.h"
 
 static kn_collections *load(void) {
     kn_collections *c = NULL;
@@ -35,6 +37,35 @@ static void has_the_collections_with_their_sizes(void **state) {
     assert_string_equal(newer->artifacts[0]->name, "qwen_image_2.1_int8_convrot.safetensors");
     assert_null(kn_collection_named(c, "qwen-image"));
     assert_null(kn_artifact_named(c, ""));
+    kn_collections_free(c);
+}
+
+static unsigned roles_of(const kn_collection *c) {
+    unsigned seen = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        int role = 0;
+        while (role < KN_MODEL_ROLES && strcmp(kn_model_roles[role], c->artifacts[i]->role) != 0)
+            role++;
+        assert_true(role < KN_MODEL_ROLES && !(seen >> role & 1));
+        seen |= 1u << role;
+    }
+    return seen;
+}
+
+/* So that a profile can be made of them. */
+static void every_collection_has_the_files_of_a_model(void **state) {
+    (void)state;
+    static const unsigned needed = 1u << KN_MODEL_DIFFUSION | 1u << KN_MODEL_TEXT_ENCODER | 1u << KN_MODEL_VAE;
+    kn_collections *c = load();
+    for (size_t i = 0; i < c->collection_count; i++) {
+        assert_int_equal(roles_of(&c->collections[i]) & needed, needed);
+        assert_ptr_equal(kn_variant_find(c->collections[i].model, c->collections[i].variant->name),
+                         c->collections[i].variant);
+    }
+    assert_string_equal(kn_collection_named(c, "qwen-image-2.1-int8")->model->name, "qwen-image-2.1");
+    assert_string_equal(kn_collection_named(c, "qwen-image-2512-fp8")->model->name, "qwen-image");
+    assert_true(kn_collection_has(&c->collections[0], c->collections[0].artifacts[2]));
+    assert_false(kn_collection_has(&c->collections[0], c->collections[1].artifacts[2]));
     kn_collections_free(c);
 }
 
@@ -144,7 +175,12 @@ static void mirrors_are_https_or_on_this_machine(void **state) {
 #define ARTIFACT(path, folder, bytes)                                                                                  \
     "{\"id\":\"x\",\"title\":\"X\",\"role\":\"vae\",\"licence\":\"l\",\"repository\":\"r/s\",\"revision\":\"" REVISION \
     "\",\"path\":\"" path "\",\"folder\":\"" folder "\",\"bytes\":" bytes ",\"sha256\":\"" HASH "\"}"
-#define BACK ",\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"artifacts\":[\"x\"]}]}"
+#define COLLECTION(id, model, variant, part)                                                                           \
+    ",\"collections\":[{\"id\":\"" id "\",\"title\":\"C\",\"variant\":\"" variant "\",\"model\":\"" model              \
+    "\",\"artifacts\":[\"" part "\"]}]}"
+#define BACK    COLLECTION("c", "krea2", "raw", "x")
+#define NAME_60 "a23456789-a23456789-a23456789-a23456789-a23456789-a23456789-"
+#define SOLE    FRONT "\"artifacts\":[" ARTIFACT("a/b.gguf", "vae", "7") "]"
 
 static void refuses_a_catalogue_that_is_not_as_it_should_be(void **state) {
     (void)state;
@@ -164,8 +200,16 @@ static void refuses_a_catalogue_that_is_not_as_it_should_be(void **state) {
         { FRONT "\"artifacts\":[" ARTIFACT("a/b.gguf", "vae", "99999999999999") "]" BACK, "bytes" },
         { FRONT "\"artifacts\":[" ARTIFACT("a", "vae", "7") "," ARTIFACT("a", "vae", "7") "]" BACK, "twice" },
         { FRONT "\"artifacts\":[]" BACK, "no artifact 'x'" },
-        { FRONT "\"artifacts\":[],\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"artifacts\":[\"x y\"]}]}",
-          "characters" },
+        { FRONT "\"artifacts\":[]" COLLECTION("c", "krea2", "raw", "x y"), "characters" },
+        { SOLE COLLECTION("c", "krea3", "raw", "x"), "there is no model 'krea3'" },
+        { SOLE COLLECTION("c", "krea2", "cooked", "x"), "krea2 has no variant 'cooked'" },
+        { SOLE COLLECTION("-c", "krea2", "raw", "x"), "collections[0].id" },
+        { SOLE COLLECTION(NAME_60, "krea2", "raw", "x"), NULL },
+        { SOLE COLLECTION(NAME_60 "c", "krea2", "raw", "x"), "collections[0].id" },
+        { SOLE ",\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"variant\":\"raw\",\"artifacts\":[\"x\"]}]}",
+          "missing" },
+        { SOLE ",\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"model\":\"krea2\",\"artifacts\":[\"x\"]}]}",
+          "missing" },
         { FRONT "\"artifacts\":[]}", "missing" },
         { "{\"base\":\"http://a.b\"}", "no plain https address" },
         { "{\"url\":\"https://a.b\"}", "unknown key" },
@@ -197,6 +241,7 @@ static void tells_where_people_find_a_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_collections_with_their_sizes),
+        cmocka_unit_test(every_collection_has_the_files_of_a_model),
         cmocka_unit_test(addresses_come_from_the_catalogue_alone),
         cmocka_unit_test(redirects_stay_on_https_and_among_known_hosts),
         cmocka_unit_test(mirrors_are_https_or_on_this_machine),

@@ -6,10 +6,12 @@ import os
 import pathlib
 import re
 import tempfile
+import time
 
 import files
 import tap
 from server import Server
+from studio.rig import PATIENCE
 from studio.serve import Catalogued, Serve
 from web.browser import BrowserCase, shot, why_not
 
@@ -68,6 +70,7 @@ class Models(BrowserCase):
         with self.fetching(slowly) as (server, rig, page, entry):
             self.agree(page)
             row = page.locator(".job")
+            expect(row.locator(".job-title")).to_have_text("The small one")
             expect(row).to_contain_text(re.compile(r"Fetching · [1-9][\d.]* [kM]B / 3\.0 MB · [\d.]+ kB/s · .+"))
             expect(entry.get_by_role("button", name="Fetch")).to_be_disabled()
             row.get_by_label("Pause").click()
@@ -116,6 +119,39 @@ class Models(BrowserCase):
             expect(row).to_contain_text("Done")
             expect(row.locator(".error")).to_have_count(0)
             self.assert_complete(rig)
+
+    def test_a_model_that_was_fetched_whole_is_used_by_a_button(self):
+        *parts, last = files.PARTS
+        with (Server(last, more=parts) as server, Catalogued(mirror=server.url) as rig,
+              self.visit(rig) as page):
+            for part in parts:
+                rig.post("/downloads", {"artifact": part, "accept_license": True})
+            end = time.monotonic() + PATIENCE
+            while any(one["state"] != "completed" for one in rig.get("/downloads")["items"]):
+                self.assertLess(time.monotonic(), end, rig.get("/downloads")["items"])
+                time.sleep(0.02)
+            page.click(".nav a[data-name=models]")
+            expect(page.locator(".job")).to_have_count(len(parts))
+            page.locator(".files li", has_text=f"The {last} one").get_by_role("button", name="Fetch").click()
+            self.agree(page)
+            expect(page.locator(".files li", has_text=f"The {last} one")).to_contain_text("for The built-in model")
+            row = page.locator(".job", has_text=f"The {last} one")
+            expect(row).to_contain_text("for The built-in model, once more")
+            expect(row).to_contain_text("All files are there: The built-in model, once more")
+            card = page.locator(".model", has_text="demo-again")
+            expect(card).to_contain_text("Ready")
+            self.check_access(page, "usable")
+            row.scroll_into_view_if_needed()
+            shot(page, "usable")
+            row.get_by_role("button", name="Use this model").click()
+            expect(row).to_contain_text("In use")
+            expect(card).to_contain_text("In use")
+            self.assertTrue(rig.get("/models/demo-again")["active"])
+            pathlib.Path(rig.get("/models/demo-again")["files"][0]["path"]).unlink()
+            page.reload()
+            expect(card).to_contain_text("Diffusion model is missing")
+            expect(row).to_contain_text("Done")
+            expect(row).not_to_contain_text("All files are there")
 
     def test_files_of_a_folder_become_a_profile(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder, self.visit(rig) as page:
