@@ -34,6 +34,25 @@ bool kn_utf8_next(const char **at, const char *end, uint32_t *ret) {
     return true;
 }
 
+static uint32_t unit(const uint8_t *at, bool little) {
+    return little ? (uint32_t)at[1] << 8 | at[0] : (uint32_t)at[0] << 8 | at[1];
+}
+
+bool kn_utf16_next(const uint8_t **at, const uint8_t *end, bool little, uint32_t *ret) {
+    const uint8_t *p = *at;
+    uint32_t c = end - p >= 2 ? unit(p, little) : 0xDC00, low = 0;
+    bool pair = c >= 0xD800 && c < 0xDC00 && end - p >= 4;
+    if (pair)
+        low = unit(p + 2, little);
+    if (pair && low >= 0xDC00 && low < 0xE000)
+        c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    if (c >= 0xD800 && c < 0xE000)
+        return false;
+    *ret = c;
+    *at += pair ? 4 : 2;
+    return true;
+}
+
 size_t kn_utf8_put(uint32_t c, char out[4]) {
     if (c < 0x80) {
         out[0] = (char)c;

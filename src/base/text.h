@@ -14,6 +14,9 @@ bool kn_utf8_next(const char **at, const char *end, uint32_t *ret);
 /* Writes one character (at most four bytes) and returns how many. */
 size_t kn_utf8_put(uint32_t c, char out[4]);
 
+/* The same for UTF-16 of either order; false also where less than two bytes are left. */
+bool kn_utf16_next(const uint8_t **at, const uint8_t *end, bool little, uint32_t *ret);
+
 /* Offset of the first byte that is not UTF-8, or len when all is well. */
 size_t kn_utf8_check(const char *text, size_t len);
 

@@ -70,17 +70,12 @@ static const char ascii_code[CODE + 1] = "ASCII\0\0\0", unicode_code[CODE + 1] =
 /* Two bytes each, in an order that nobody has laid down: most programs use the highest byte first whatever the rest of
  * the data has. */
 static bool add_unicode(const uint8_t *at, size_t len, kn_buf *into) {
-    bool ok = true, swapped = len >= 2 && at[0] && !at[1];
-    for (size_t i = 0; ok && i + 2 <= len; i += 2) {
-        uint32_t c = swapped ? (uint32_t)at[i + 1] << 8 | at[i] : (uint32_t)at[i] << 8 | at[i + 1];
-        if (c >= 0xD800 && c < 0xDC00 && i + 4 <= len) {
-            uint32_t low = swapped ? (uint32_t)at[i + 3] << 8 | at[i + 2] : (uint32_t)at[i + 2] << 8 | at[i + 3];
-            c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
-            ok = low >= 0xDC00 && low < 0xE000;
-            i += 2;
-        }
+    const uint8_t *end = at + len;
+    bool ok = true, little = len >= 2 && at[0] && !at[1];
+    while (ok && end - at >= 2) {
+        uint32_t c = 0;
         char utf8[4];
-        ok = ok && c && (c < 0xD800 || c >= 0xE000) && kn_buf_add(into, utf8, kn_utf8_put(c, utf8));
+        ok = kn_utf16_next(&at, end, little, &c) && c && kn_buf_add(into, utf8, kn_utf8_put(c, utf8));
     }
     return ok;
 }

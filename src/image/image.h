@@ -3,8 +3,8 @@
  * Here: the pixels and the recognition of formats. read.h turns any supported file into upright pixels and write.h
  * pixels into a file, with png.h, jpeg.h, webp.h and exif.h behind both; transform.h, resize.h and canvas.h change
  * pixels, mask.h says which ones a model may; parameters.h has the recipe text that travels inside files, import.h what
- * others write there, gain_map.h what makes a photo HDR. Formats are recognised by their first bytes, never by a name
- * or a declared type. Colours are taken for sRGB whatever profile a file has. */
+ * others write there, gain_map.h what makes a photo HDR, icc.h the name of a colour profile. Formats are recognised by
+ * their first bytes, never by a name or a declared type. Colours are taken for sRGB whatever profile a file has. */
 #ifndef KN_IMAGE_IMAGE_H
 #define KN_IMAGE_IMAGE_H
 

@@ -14,6 +14,21 @@
  */
 enum { SCANS_MAX = 100 };
 
+/* A part of the file. */
+struct span {
+    const uint8_t *data;
+    size_t len;
+};
+
+enum { PIECES_MAX = 255 };
+
+/* A colour profile in pieces, which say their number, from 1, and how many there are. */
+struct pieces {
+    bool any, broken;
+    unsigned count;
+    struct span piece[PIECES_MAX + 1];
+};
+
 /* One file being read. What is made on the way hangs here, so that a jump out of libjpeg loses nothing. */
 struct session {
     struct jpeg_decompress_struct jpeg;
@@ -24,10 +39,12 @@ struct session {
     const uint8_t *data;
     size_t len;
     const kn_image_limits *limits;
+    struct span notes; /* EXIF */
+    struct pieces profile;
     kn_image image;
     int orientation;
-    kn_buf *comment;
-    bool has_comment;
+    kn_buf *into; /* what is wanted, if not the pixels */
+    bool has_it;
 };
 
 static KN_NORETURN void leave(struct session *s) {
@@ -74,13 +91,40 @@ static void on_progress(j_common_ptr jpeg) {
     leave(s);
 }
 
-/* The EXIF notes; NULL: there are none. */
-static jpeg_saved_marker_ptr find_notes(const struct session *s) {
-    static const char mark[] = "Exif";
-    jpeg_saved_marker_ptr m = s->jpeg.marker_list;
-    while (m && (m->data_length < sizeof mark || memcmp(m->data, mark, sizeof mark) != 0))
-        m = m->next; /* the same kind of marker also carries XMP */
-    return m;
+static void keep_piece(struct pieces *p, struct span piece) {
+    unsigned number = piece.len >= 2 ? piece.data[0] : 0, count = number ? piece.data[1] : 0;
+    bool fits = number && number <= count && (!p->any || count == p->count) && !p->piece[number].data;
+    p->any = true;
+    p->count = count;
+    p->broken = p->broken || !fits;
+    if (fits)
+        p->piece[number] = (struct span){ piece.data + 2, piece.len - 2 };
+}
+
+static bool begins_with(struct span s, const char *mark, size_t len) {
+    return s.len >= len && memcmp(s.data, mark, len) == 0;
+}
+
+/* The same kinds of segment carry other things, too: XMP, a list of pictures. */
+static void keep_segment(struct session *s, int marker, struct span what) {
+    static const char exif[] = "Exif", profile[] = "ICC_PROFILE";
+    if (marker == JPEG_APP0 + 1 && !s->notes.data && begins_with(what, exif, sizeof exif))
+        s->notes = what;
+    else if (marker == JPEG_APP0 + 2 && begins_with(what, profile, sizeof profile))
+        keep_piece(&s->profile, (struct span){ what.data + sizeof profile, what.len - sizeof profile });
+}
+
+/* libjpeg would copy each segment and put it at the end of a list that it goes through from its beginning: of a file
+ * of nothing but segments that takes hours. What is cut short the skipping finds out. */
+static boolean on_segment(j_decompress_ptr jpeg) {
+    enum { LENGTH = 2 };
+    struct jpeg_source_mgr *from = jpeg->src;
+    const uint8_t *at = from->next_input_byte;
+    size_t left = from->bytes_in_buffer, len = left >= LENGTH ? (size_t)at[0] << 8 | at[1] : LENGTH;
+    if (len >= LENGTH && len <= left)
+        keep_segment(jpeg->client_data, jpeg->unread_marker, (struct span){ at + LENGTH, len - LENGTH });
+    from->skip_input_data(jpeg, (long)KN_MAX(len, (size_t)LENGTH));
+    return TRUE;
 }
 
 static void read_head(struct session *s) {
@@ -89,21 +133,31 @@ static void read_head(struct session *s) {
     s->progress.progress_monitor = on_progress;
     jpeg->progress = &s->progress;
     jpeg_mem_src(jpeg, s->data, s->len);
-    jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_set_marker_processor(jpeg, JPEG_APP0 + 1, on_segment);
+    jpeg_set_marker_processor(jpeg, JPEG_APP0 + 2, on_segment);
     jpeg_read_header(jpeg, TRUE);
 }
 
 static void read_comment(struct session *s) {
     read_head(s);
-    jpeg_saved_marker_ptr notes = find_notes(s);
-    s->has_comment = notes && kn_exif_comment(notes->data, notes->data_length, s->comment);
+    s->has_it = s->notes.data && kn_exif_comment(s->notes.data, s->notes.len, s->into);
+}
+
+static void read_profile(struct session *s) {
+    read_head(s);
+    const struct pieces *p = &s->profile;
+    bool whole = !p->broken;
+    for (unsigned i = 1; whole && i <= p->count; i++)
+        whole = p->piece[i].data && kn_buf_add(s->into, p->piece[i].data, p->piece[i].len);
+    if (!whole)
+        kn_buf_clear(s->into);
+    s->has_it = p->any;
 }
 
 static void read_file(struct session *s) {
     j_decompress_ptr jpeg = &s->jpeg;
     read_head(s);
-    jpeg_saved_marker_ptr notes = find_notes(s);
-    s->orientation = notes ? kn_exif_orientation(notes->data, notes->data_length) : KN_EXIF_UPRIGHT;
+    s->orientation = s->notes.data ? kn_exif_orientation(s->notes.data, s->notes.len) : KN_EXIF_UPRIGHT;
     if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK) {
         kn_fail(&s->failure, KN_E_UNSUPPORTED, "is a JPEG file in printing colours (CMYK); save it as RGB");
         leave(s);
@@ -151,6 +205,11 @@ bool kn_jpeg_read(const void *data, size_t len, const kn_image_limits *limits, k
 }
 
 bool kn_jpeg_comment(const void *data, size_t len, kn_buf *into) {
-    struct session s = { .data = data, .len = len, .comment = into };
-    return run(&s, read_comment) && s.has_comment;
+    struct session s = { .data = data, .len = len, .into = into };
+    return run(&s, read_comment) && s.has_it;
+}
+
+bool kn_jpeg_profile(const void *data, size_t len, kn_buf *into) {
+    struct session s = { .data = data, .len = len, .into = into };
+    return run(&s, read_profile) && s.has_it;
 }

@@ -13,6 +13,10 @@ bool kn_jpeg_read(const void *data, size_t len, const kn_image_limits *limits, k
 /* Adds the comment in its EXIF notes. False: there is none, or the file's head is damaged. */
 bool kn_jpeg_comment(const void *data, size_t len, kn_buf *into);
 
+/* Fills an empty buffer with its colour profile. False: it has none, or its head is damaged. True and nothing in it:
+ * the profile itself is damaged, or larger than the limit. */
+bool kn_jpeg_profile(const void *data, size_t len, kn_buf *into);
+
 /* What stands before the pixels in an APPn segment. */
 typedef struct kn_jpeg_segment {
     int app; /* n */

@@ -23,6 +23,8 @@ struct session {
     kn_image image;
     kn_png_texts texts;
     bool skips_pixels; /* only the texts are wanted */
+    bool has_profile;  /* it may still be damaged */
+    kn_buf *profile;
 
     const kn_image *picture; /* what is to be written */
     const kn_png_text *entries;
@@ -74,9 +76,10 @@ static void on_write_error(png_structp png, png_const_charp text) {
 /* A warning means that something is skipped. Without its transparency a picture would silently be another one. Where
  * texts are read, only pixels are: libpng wonders about a second piece of them. */
 static void on_read_warning(png_structp png, png_const_charp text) {
-    static const png_uint_32 trns = 0x74524E53, idat = 0x49444154;
-    const struct session *s = png_get_error_ptr(png);
+    static const png_uint_32 trns = 0x74524E53, idat = 0x49444154, iccp = 0x69434350;
+    struct session *s = png_get_error_ptr(png);
     png_uint_32 kind = png_get_io_chunk_type(png);
+    s->has_profile = s->has_profile || kind == iccp;
     if (s->skips_pixels ? kind != idat : kind == trns)
         png_error(png, text);
 }
@@ -199,7 +202,9 @@ static bool read_file(struct session *s, void (*work)(struct session *s), const 
                       const kn_image_limits *limits, kn_error *err) {
     if (!check_file(data, len, limits, err))
         return false;
-    *s = (struct session){ .at = data, .end = (const uint8_t *)data + len, .limits = limits };
+    s->at = data;
+    s->end = s->at + len;
+    s->limits = limits;
     s->heap_left = HEAP_BYTES + len;
     s->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, s, on_read_error, on_read_warning, s, allocate, release);
     if (s->png)
@@ -255,6 +260,32 @@ bool kn_png_read(const void *data, size_t len, const kn_image_limits *limits, kn
     }
     *ret = s.image;
     return true;
+}
+
+/* ---- colour profiles ---- */
+
+static void read_profile(struct session *s) {
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "iCCP", 1);
+    png_set_benign_errors(s->png, 1);
+    png_set_chunk_malloc_max(s->png, KN_MAX((size_t)(s->end - s->at), s->profile->limit));
+    png_read_info(s->png, s->info);
+    png_charp name = NULL;
+    png_bytep profile = NULL;
+    png_uint_32 len = 0;
+    int compression = 0;
+    if (!png_get_iCCP(s->png, s->info, &name, &compression, &profile, &len))
+        return;
+    s->has_profile = true;
+    if (!kn_buf_add(s->profile, profile, len))
+        kn_buf_clear(s->profile);
+}
+
+bool kn_png_profile(const void *data, size_t len, kn_buf *into) {
+    const kn_image_limits limits = { .bytes = len, .side = UINT32_MAX, .pixels = UINT64_MAX };
+    struct session s = { .profile = into };
+    read_file(&s, read_profile, data, len, &limits, NULL);
+    return s.has_profile;
 }
 
 /* ---- texts ---- */

@@ -22,6 +22,9 @@ bool kn_png_write(const kn_image *image, const kn_png_text *texts, size_t count,
  * chunks that do not touch the pixels (texts, colour profiles, times) is passed over. */
 bool kn_png_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, kn_error *err);
 
+/* As kn_jpeg_profile. A profile that does not go with the kind of pixels counts as damaged, as the format has it. */
+bool kn_png_profile(const void *data, size_t len, kn_buf *into);
+
 enum {
     KN_PNG_TEXT_MAX = 8 << 20,   /* bytes of one text, expanded */
     KN_PNG_TEXTS_MAX = 16 << 20, /* bytes of all of them */

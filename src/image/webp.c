@@ -53,6 +53,20 @@ bool kn_webp_comment(const void *data, size_t len, kn_buf *into) {
     return read_notes(data, len, &orientation, into);
 }
 
+bool kn_webp_profile(const void *data, size_t len, kn_buf *into) {
+    const WebPData file = { .bytes = data, .size = len };
+    WebPDemuxer *d = WebPDemux(&file);
+    WebPChunkIterator profile;
+    bool has_one = d && WebPDemuxGetChunk(d, "ICCP", 1, &profile);
+    if (has_one) {
+        if (!kn_buf_add(into, profile.chunk.bytes, profile.chunk.size))
+            kn_buf_clear(into);
+        WebPDemuxReleaseChunkIterator(&profile);
+    }
+    WebPDemuxDelete(d);
+    return has_one;
+}
+
 bool kn_webp_read(const void *data, size_t len, const kn_image_limits *limits, kn_image *ret, int *ret_orientation,
                   kn_error *err) {
     WebPBitstreamFeatures is;

@@ -29,9 +29,9 @@ json_t *kn_input_json(const kn_input *i) {
     return json_pack("{s:s, s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s?, s:s, s:s}", "input_id", i->id.text, "media_type",
                      kn_picture_media_types[f->format], "bytes", (json_int_t)i->bytes, "width", (int)f->width, "height",
                      (int)f->height, "orientation_applied", f->orientation_applied, "has_alpha", f->has_alpha,
-                     "has_gain_map", f->has_gain_map, "icc_profile", f->icc_profile[0] ? f->icc_profile : NULL,
-                     "created_at", kn_date_of(i->created_ms / 1000).text, "last_used_at",
-                     kn_date_of(i->last_used_ms / 1000).text);
+                     "has_gain_map", f->has_gain_map, "icc_profile",
+                     f->icc_profile.text[0] ? f->icc_profile.text : NULL, "created_at",
+                     kn_date_of(i->created_ms / 1000).text, "last_used_at", kn_date_of(i->last_used_ms / 1000).text);
 }
 
 /* ---- what is known of one, as text ---- */
@@ -47,7 +47,7 @@ static char *write_facts(const kn_input *i) {
     json_t *j = json_pack("{s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s, s:I}", keys[FORMAT], kn_picture_formats[f->format],
                           keys[BYTES], (json_int_t)i->bytes, keys[WIDTH], (int)f->width, keys[HEIGHT], (int)f->height,
                           keys[TURNED], f->orientation_applied, keys[ALPHA], f->has_alpha, keys[GAIN_MAP],
-                          f->has_gain_map, keys[ICC], f->icc_profile, keys[CREATED], (json_int_t)i->created_ms);
+                          f->has_gain_map, keys[ICC], f->icc_profile.text, keys[CREATED], (json_int_t)i->created_ms);
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
@@ -55,8 +55,8 @@ static char *write_facts(const kn_input *i) {
 
 static void read_icc(kn_form *f, kn_input_facts *facts) {
     kn_json_text text;
-    if (kn_form_text(f, 0, sizeof facts->icc_profile - 1, &text))
-        memcpy(facts->icc_profile, text.data, text.len);
+    if (kn_form_text(f, 0, sizeof facts->icc_profile.text - 1, &text))
+        memcpy(facts->icc_profile.text, text.data, text.len);
 }
 
 static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err) {

@@ -9,15 +9,16 @@
 
 #include <jansson.h>
 
+#include "image/icc.h"
 #include "studio/files.h"
 
-enum { KN_INPUT_BYTES_MAX = 64 << 20, KN_ICC_NAME_BYTES = 100 };
+enum { KN_INPUT_BYTES_MAX = 64 << 20 };
 
 typedef struct kn_input_facts {
     kn_picture_format format;
     uint32_t width, height; /* upright */
     bool orientation_applied, has_alpha, has_gain_map;
-    char icc_profile[KN_ICC_NAME_BYTES]; /* UTF-8; empty: none */
+    kn_icc_name icc_profile; /* empty: none */
 } kn_input_facts;
 
 typedef struct kn_input {

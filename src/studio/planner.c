@@ -421,6 +421,18 @@ static void see_gain_map(const kn_studio_request *r, const kn_plan_setting *with
         p->keeps_hdr = true;
 }
 
+/* Masks have no colours, and with a gain map goes the profile that it belongs to. */
+static void see_colours(const kn_plan_setting *with, kn_studio_plan *p) {
+    bool others = false;
+    for (size_t i = 0; i < with->input_count && !p->keeps_hdr; i++)
+        others = others || (with->inputs[i].has_other_colours && with->inputs[i].role != KN_INPUT_MASK);
+    if (others)
+        note(p, "colour_profile_ignored",
+             "A picture has a colour profile other than sRGB, or a damaged one: its colours are taken for sRGB as they "
+             "are",
+             "info");
+}
+
 static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
     if (r->easycache)
         note(p, "cache_unavailable", "The engine has no such cache; every step is computed", "info");
@@ -429,6 +441,7 @@ static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *wit
     if (r->output.embed_metadata && !kn_request_embeds_metadata(r))
         note(p, "metadata_dropped", "The prompt is too long for the notes of a JPEG file, so it has none", "info");
     see_gain_map(r, with, p);
+    see_colours(with, p);
     if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
         block(p, "missing_model", "A file of the model is missing");
 }

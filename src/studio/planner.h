@@ -13,7 +13,7 @@
 #include "studio/speed.h"
 #include "studio/upscalers.h"
 
-enum { KN_PLAN_NOTES = 8, KN_PLAN_ASPECT_MAX = 50 };
+enum { KN_PLAN_NOTES = 12, KN_PLAN_ASPECT_MAX = 50 };
 
 typedef struct kn_note {
     const char *code, *message, *severity;
@@ -29,6 +29,7 @@ typedef struct kn_plan_input {
     kn_input_role role;
     uint32_t width, height;
     bool has_gain_map;
+    bool has_other_colours; /* its colour profile is not sRGB, or cannot be read */
 } kn_plan_input;
 
 /* What clients of other APIs choose although a request cannot say it. Where the model cannot do it, it is brought into

@@ -2,9 +2,11 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 static const char mark[] = { 'K', 'I', 'P', '1' };
 
-enum { WORD = 4, TEXT_BYTES = 4 << 10, REPORT_BYTES = 64 << 10, PREVIEW_WORDS = 4 };
+enum { WORD = 4, TEXT_BYTES = 4 << 10, REPORT_BYTES = 64 << 10, PREVIEW_WORDS = 4, PICTURE_WORDS = 4 };
 
 static const struct kind {
     size_t limit, least; /* of the payload */
@@ -17,7 +19,8 @@ static const struct kind {
     [KN_FRAME_PROGRESS] = { 3 * WORD, 3 * WORD, KN_FROM_WORKER, true },
     [KN_FRAME_REPORT] = { REPORT_BYTES, 2, KN_FROM_WORKER, true },
     [KN_FRAME_FAILED] = { TEXT_BYTES, 1, KN_FROM_WORKER, true },
-    [KN_FRAME_PICTURE] = { 3 * WORD + KN_PICTURE_BYTES, 3 * WORD, KN_FROM_WORKER, true },
+    [KN_FRAME_PICTURE] = { PICTURE_WORDS * WORD + KN_ICC_NAME_BYTES + KN_PICTURE_BYTES, PICTURE_WORDS *WORD,
+                           KN_FROM_WORKER, true },
     [KN_FRAME_LARGE] = { KN_LARGE_BYTES, 1, KN_FROM_WORKER, true },
     [KN_FRAME_FACTOR] = { WORD, WORD, KN_FROM_WORKER, true },
     [KN_FRAME_FOUND] = { KN_FOUND_BYTES, 2, KN_FROM_WORKER, true },
@@ -118,6 +121,36 @@ bool kn_frame_preview_read(const void *payload, size_t len, kn_frame_preview *re
     if (!p.width || !p.height || p.width > KN_PREVIEW_SIDE || p.height > KN_PREVIEW_SIDE || p.step > p.steps)
         return kn_fail(err, KN_E_RANGE, "a preview of %ux%u pixels after step %u of %u", p.width, p.height, p.step,
                        p.steps);
+    *ret = p;
+    return true;
+}
+
+static bool is_line(const char *text, size_t len) {
+    const char *at = text, *end = text + len;
+    uint32_t c = ' ';
+    while (at < end && c >= ' ' && c != 0x7F && kn_utf8_next(&at, end, &c)) {
+    }
+    return at == end && c >= ' ' && c != 0x7F;
+}
+
+bool kn_frame_picture_read(const void *payload, size_t len, kn_frame_picture *ret, kn_error *err) {
+    const uint8_t *at = payload;
+    if (len < PICTURE_WORDS * WORD)
+        return kn_fail(err, KN_E_TRUNCATED, "a picture has %zu bytes, at least %d are needed", len,
+                       PICTURE_WORDS * WORD);
+    kn_frame_picture p = { .width = kn_frame_get(at),
+                           .height = kn_frame_get(at + WORD),
+                           .traits = kn_frame_get(at + 2 * WORD) };
+    size_t name_len = kn_frame_get(at + 3 * WORD), left = len - PICTURE_WORDS * WORD;
+    if (name_len > left || name_len >= sizeof p.profile.text)
+        return kn_fail(err, KN_E_RANGE, "a colour profile with a name of %zu bytes, at most %zu are possible", name_len,
+                       KN_MIN(left, sizeof p.profile.text - 1));
+    const uint8_t *name = at + PICTURE_WORDS * WORD;
+    if (!is_line((const char *)name, name_len))
+        return kn_fail(err, KN_E_FORMAT, "the name of a colour profile is not a line of UTF-8");
+    memcpy(p.profile.text, name, name_len);
+    p.png = name + name_len;
+    p.png_len = left - name_len;
     *ret = p;
     return true;
 }

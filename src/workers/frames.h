@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "image/icc.h"
 
 typedef enum kn_frame_kind {
     /* The worker says: */
@@ -21,10 +22,11 @@ typedef enum kn_frame_kind {
     KN_FRAME_PROGRESS = 4, /* phase (kn_frame_phase), step, steps: 4 bytes each */
     KN_FRAME_REPORT = 5,   /* before the final: a JSON object about the picture */
     KN_FRAME_FAILED = 6,   /* a word of codes.h, a line end, a sentence; the job is done */
-    KN_FRAME_PICTURE = 7,  /* width, height, kn_frame_traits: 4 bytes each; then a PNG file; the job is done */
-    KN_FRAME_LARGE = 8,    /* a file of a picture that was brought to a size or format of its own; the job is done */
-    KN_FRAME_FACTOR = 9,   /* by how much an upscaler enlarges: 4 bytes; the job is done */
-    KN_FRAME_FOUND = 10,   /* a JSON object about how a picture was made; the job is done */
+    KN_FRAME_PICTURE = 7, /* width, height, kn_frame_traits, length of a name: 4 bytes each; then the name of the colour
+                             profile, and a PNG file; the job is done */
+    KN_FRAME_LARGE = 8,   /* a file of a picture that was brought to a size or format of its own; the job is done */
+    KN_FRAME_FACTOR = 9,  /* by how much an upscaler enlarges: 4 bytes; the job is done */
+    KN_FRAME_FOUND = 10,  /* a JSON object about how a picture was made; the job is done */
 
     /* The server says: */
     KN_FRAME_DRAW = 16,         /* a recipe (recipe.h) */
@@ -95,5 +97,15 @@ typedef struct kn_frame_preview {
     size_t png_len;
 } kn_frame_preview;
 bool kn_frame_preview_read(const void *payload, size_t len, kn_frame_preview *ret, kn_error *err);
+
+/* The same of a picture that was read. */
+typedef struct kn_frame_picture {
+    uint32_t width, height;
+    uint32_t traits;     /* kn_frame_traits */
+    kn_icc_name profile; /* empty: none */
+    const uint8_t *png;
+    size_t png_len;
+} kn_frame_picture;
+bool kn_frame_picture_read(const void *payload, size_t len, kn_frame_picture *ret, kn_error *err);
 
 #endif

@@ -111,13 +111,13 @@ static void fail_job(kn_image_process *p, kn_job_code code, const char *sentence
 
 /* ---- what the worker says ---- */
 
-/* The payload becomes that of the result. */
-static void keep_answer(kn_image_process *p, size_t numbers) {
+/* The payload becomes that of the result; what it begins with is not part of the file. */
+static void keep_answer(kn_image_process *p, size_t before) {
     p->answer = p->reader.payload;
     p->reader.len = 0;
     kn_buf_init(&p->reader.payload, 0);
-    p->result.file = (const uint8_t *)p->answer.data + numbers * WORD;
-    p->result.len = p->answer.len - numbers * WORD;
+    p->result.file = (const uint8_t *)p->answer.data + before;
+    p->result.len = p->answer.len - before;
 }
 
 static void hear_failure(kn_image_process *p) {
@@ -150,13 +150,16 @@ static bool hear_progress(kn_image_process *p) {
 }
 
 static bool hear_picture(kn_image_process *p) {
-    const uint8_t *at = (const uint8_t *)p->reader.payload.data;
-    p->result.width = kn_frame_get(at);
-    p->result.height = kn_frame_get(at + WORD);
-    uint32_t traits = kn_frame_get(at + 2 * WORD);
-    p->result.is_transparent = traits & KN_TRAIT_TRANSPARENT;
-    p->result.has_gain_map = traits & KN_TRAIT_GAIN_MAP;
-    keep_answer(p, 3);
+    const kn_buf *payload = &p->reader.payload;
+    kn_frame_picture picture;
+    if (!kn_frame_picture_read(payload->data, payload->len, &picture, NULL))
+        return false;
+    p->result.width = picture.width;
+    p->result.height = picture.height;
+    p->result.is_transparent = picture.traits & KN_TRAIT_TRANSPARENT;
+    p->result.has_gain_map = picture.traits & KN_TRAIT_GAIN_MAP;
+    p->result.icc_profile = picture.profile;
+    keep_answer(p, payload->len - picture.png_len);
     end_job(p, KN_JOB_DONE);
     return true;
 }

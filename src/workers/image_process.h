@@ -49,14 +49,15 @@ typedef struct kn_image_result {
     const char *sentence; /* what went wrong, for people at this machine: it may name files. "" if nothing did */
     const uint8_t *file;  /* a picture, or the object about one that was inspected; NULL: none was made */
     size_t len;
-    const char *report;     /* a JSON object about a drawn picture; else "" */
-    uint32_t width, height; /* of a drawn picture, or of one that was read, as it came; 0: unknown */
-    bool is_transparent;    /* a picture that was read */
-    bool has_gain_map;      /* likewise */
-    const char *hdr_lost;   /* why a drawn picture is without the gain map that it was to keep; "" if nothing is lost */
-    uint32_t factor;        /* of an upscaler that was measured */
-    bool forced;            /* the process had to be killed */
-    bool lost;              /* it ended by itself, or somebody else killed it, without a word about the job */
+    const char *report;      /* a JSON object about a drawn picture; else "" */
+    uint32_t width, height;  /* of a drawn picture, or of one that was read, as it came; 0: unknown */
+    bool is_transparent;     /* a picture that was read */
+    bool has_gain_map;       /* likewise */
+    kn_icc_name icc_profile; /* likewise; empty: none */
+    const char *hdr_lost; /* why a drawn picture is without the gain map that it was to keep; "" if nothing is lost */
+    uint32_t factor;      /* of an upscaler that was measured */
+    bool forced;          /* the process had to be killed */
+    bool lost;            /* it ended by itself, or somebody else killed it, without a word about the job */
 } kn_image_result;
 
 /* progress and preview may be NULL. */

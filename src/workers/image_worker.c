@@ -40,13 +40,17 @@ static bool write_all(const void *head, size_t head_len, const void *rest, size_
     return true;
 }
 
-/* numbers: at the beginning of the payload. */
-static bool say(kn_frame_kind kind, const uint32_t *numbers, size_t count, const void *rest, size_t len) {
-    uint8_t head[KN_FRAME_HEADER + 4 * WORD];
+/* numbers: at the beginning of the payload; len: of what follows them. Returns where that is. */
+static uint8_t *put_head(uint8_t *head, kn_frame_kind kind, const uint32_t *numbers, size_t count, size_t len) {
     kn_frame_header(kind, count * WORD + len, head);
     for (size_t i = 0; i < count; i++)
         kn_frame_put(head + KN_FRAME_HEADER + i * WORD, numbers[i]);
-    return write_all(head, KN_FRAME_HEADER + count * WORD, rest, len);
+    return head + KN_FRAME_HEADER + count * WORD;
+}
+
+static bool say(kn_frame_kind kind, const uint32_t *numbers, size_t count, const void *rest, size_t len) {
+    uint8_t head[KN_FRAME_HEADER + 4 * WORD], *end = put_head(head, kind, numbers, count, len);
+    return write_all(head, (size_t)(end - head), rest, len);
 }
 
 /* A word on standard error, and for a session the sentence to its server. */
@@ -106,6 +110,15 @@ static uint32_t traits_of(const kn_picture_facts *f) {
     return (f->is_transparent ? KN_TRAIT_TRANSPARENT : 0u) | (f->has_gain_map ? KN_TRAIT_GAIN_MAP : 0u);
 }
 
+static void say_picture(const kn_picture_facts *f, const kn_buf *png) {
+    size_t name = strlen(f->icc_profile.text);
+    const uint32_t numbers[] = { f->width, f->height, traits_of(f), (uint32_t)name };
+    uint8_t head[KN_FRAME_HEADER + sizeof numbers + sizeof f->icc_profile.text];
+    uint8_t *end = put_head(head, KN_FRAME_PICTURE, numbers, KN_COUNT(numbers), name + png->len);
+    memcpy(end, f->icc_profile.text, name);
+    write_all(head, (size_t)(end - head) + name, png->data, png->len);
+}
+
 /* payload: the largest side, then the file. */
 static void read_in_session(const struct work *w, const kn_buf *payload) {
     KN_AUTO_BUF png;
@@ -115,7 +128,7 @@ static void read_in_session(const struct work *w, const kn_buf *payload) {
     uint32_t largest = kn_frame_get((const uint8_t *)payload->data);
     kn_job_code code = kn_picture_job(payload->data + WORD, payload->len - WORD, largest, &facts, &png, &err);
     if (code == KN_JOB_DONE)
-        say(KN_FRAME_PICTURE, (uint32_t[]){ facts.width, facts.height, traits_of(&facts) }, 3, png.data, png.len);
+        say_picture(&facts, &png);
     else
         say_failure(w, code, &err);
 }

@@ -28,6 +28,10 @@ static void hear(kn_frame_reader *r, const uint8_t *at, const uint8_t *end, stru
         if (r->kind == KN_FRAME_PREVIEW && kn_frame_preview_read(r->payload.data, r->payload.len, &preview, NULL) &&
             preview.width > KN_PREVIEW_SIDE)
             abort();
+        kn_frame_picture picture;
+        if (r->kind == KN_FRAME_PICTURE && kn_frame_picture_read(r->payload.data, r->payload.len, &picture, NULL) &&
+            picture.png_len != r->len - 16 - strlen(picture.profile.text))
+            abort();
         h->sum = h->sum * 31 + r->kind;
         for (size_t i = 0; i < r->payload.len; i++)
             h->sum = h->sum * 31 + (uint8_t)r->payload.data[i];

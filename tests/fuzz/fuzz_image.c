@@ -1,12 +1,23 @@
 /* Any bytes as a picture file of any kind: what is read must be whole and in bounds, what is not must have a reason.
- * The text in its notes is UTF-8 or nothing. */
+ * The text in its notes is UTF-8 or nothing, and so is the name of its colour profile, which the bytes may be, too. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
+#include "image/icc.h"
 #include "image/read.h"
 #include "image/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_name(kn_icc_name name) {
+    size_t len = strnlen(name.text, sizeof name.text);
+    if (len == sizeof name.text || kn_utf8_check(name.text, len) != len)
+        abort();
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name.text[i] < ' ' || name.text[i] == 0x7F)
+            abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const kn_image_limits limits = { .bytes = 1 << 20, .side = 2048, .pixels = 1 << 16 };
@@ -29,5 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool any = kn_image_parameters(data, size, &text);
     if (any ? kn_utf8_check(text.data, text.len) != text.len : text.len)
         abort();
+    check_name(kn_icc_name_in(data, size));
+    check_name(kn_icc_name_of(data, size));
     return 0;
 }

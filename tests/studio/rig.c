@@ -202,7 +202,8 @@ static bool look(void *ctx, const void *data, size_t len, unsigned largest, kn_l
                                                                        : KN_PICTURE_WEBP,
                                      .width = image.width,
                                      .height = image.height,
-                                     .has_gain_map = kn_gain_map_is_there(data, len) };
+                                     .has_gain_map = kn_gain_map_is_there(data, len),
+                                     .icc_profile = kn_icc_name_in(data, len) };
         if (largest)
             shrink(&image, largest, g);
         kn_image_free(&image);

@@ -257,6 +257,25 @@ class Jobs(Api):
             self.assertEqual(plan.json.get("keeps_hdr"), keeps, more)
             self.assertEqual("hdr_dropped" in [note["code"] for note in plan.json["notes"]], dropped, more)
 
+    def test_colour_profiles_are_told_and_noted(self):
+        path = self.rig.folder + "/colours.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/colours", profile).status, 201)
+        images = os.path.join(WORKFLOWS, "..", "image")
+        for name, told in (("icc/srgb.webp", "sRGB built-in"), ("icc/p3.png", "Display P3"),
+                           ("icc/two.jpg", "Wide \u00e4 \U0001f3a8"), ("icc/bomb.png", "unknown"),
+                           ("icc-garbage.jpg", "unknown"), ("gps.jpg", None)):
+            with open(os.path.join(images, name), "rb") as file:
+                source = self.rig.upload(file.read())
+            self.assertEqual(self.rig.get("/inputs/" + source)["icc_profile"], told, name)
+            plan = self.rig.post("/plan", {"prompt": "a", "profile": "colours",
+                                           "inputs": [{"input_id": source, "role": "source"}]})
+            self.assertEqual(plan.status, 200, plan.body)
+            self.assertEqual("colour_profile_ignored" in [note["code"] for note in plan.json["notes"]],
+                             told not in (None, "sRGB built-in"), name)
+
     def test_edits_and_upscales_work_from_inputs(self):
         source = self.rig.upload(png(96, 64))
         path = self.rig.folder + "/editor.safetensors"

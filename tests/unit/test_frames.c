@@ -139,6 +139,48 @@ static void checks_what_a_preview_says_of_itself(void **state) {
     }
 }
 
+static void checks_what_a_picture_says_of_its_colours(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t len; /* that is said */
+        bool good;
+    } rows[] = {
+        { "", 0, true },         { "Display P3", 10, true }, { "caf\xC3\xA9", 5, true },
+        { "caf\xC3", 4, false }, { "two\nlines", 9, false }, { "\x7F", 1, false },
+        { "a\0b", 3, false },    { "a", 5, false },          { "a", 0xFFFFFFFF, false },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        uint8_t payload[16 + 40];
+        size_t len = KN_MIN((size_t)rows[i].len, strlen(rows[i].name) + 1), all = 16 + len + 3;
+        kn_frame_picture p;
+        kn_error err = { 0 };
+        for (uint32_t k = 0; k < 3; k++)
+            kn_frame_put(payload + 4 * (size_t)k, 70 + k);
+        kn_frame_put(payload + 12, rows[i].len);
+        memcpy(payload + 16, rows[i].name, len);
+        memcpy(payload + 16 + len, "PNG", 3);
+        if (kn_frame_picture_read(payload, all, &p, &err) != rows[i].good)
+            fail_msg("row %zu: %s", i, err.text);
+        if (rows[i].good) {
+            assert_int_equal(p.width, 70);
+            assert_int_equal(p.height, 71);
+            assert_int_equal(p.traits, 72);
+            assert_string_equal(p.profile.text, rows[i].name);
+            assert_int_equal(p.png_len, 3);
+            assert_memory_equal(p.png, "PNG", 3);
+        }
+        assert_false(kn_frame_picture_read(payload, 15, &p, NULL));
+    }
+    uint8_t payload[16 + KN_ICC_NAME_BYTES] = { 0 };
+    kn_frame_picture p;
+    memset(payload + 16, 'a', KN_ICC_NAME_BYTES);
+    kn_frame_put(payload + 12, KN_ICC_NAME_BYTES - 1);
+    assert_true(kn_frame_picture_read(payload, sizeof payload, &p, NULL));
+    kn_frame_put(payload + 12, KN_ICC_NAME_BYTES); /* no room for its end */
+    assert_false(kn_frame_picture_read(payload, sizeof payload, &p, NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_bytes_of_the_protocol),
@@ -147,6 +189,7 @@ int main(void) {
         cmocka_unit_test(refuses_what_is_no_frame_of_that_side),
         cmocka_unit_test(takes_no_memory_for_what_is_only_announced),
         cmocka_unit_test(checks_what_a_preview_says_of_itself),
+        cmocka_unit_test(checks_what_a_picture_says_of_its_colours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

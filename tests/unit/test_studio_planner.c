@@ -24,7 +24,8 @@ static kn_store *store;
 static kn_model_list models;
 static kn_studio_settings settings;
 static kn_upscaler_list upscalers;
-static kn_plan_wish wish; /* of the next plan */
+static char other_colours; /* the picture that has them, by the first letter of its id */
+static kn_plan_wish wish;  /* of the next plan */
 
 static int begin(void **state) {
     static const char profiles[] =
@@ -35,6 +36,7 @@ static int begin(void **state) {
     char path[100];
     kn_error problem = { 0 };
     wish = (kn_plan_wish){ 0 };
+    other_colours = 0;
     if (make_folder(state) != 0)
         return -1;
     store = open_store();
@@ -85,6 +87,7 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
         with.inputs[i].role = r.inputs[i].role;
         with.inputs[i].width = sizes[r.inputs[i].id[0] == 'b'].width;
         with.inputs[i].height = sizes[r.inputs[i].id[0] == 'b'].height;
+        with.inputs[i].has_gain_map = with.inputs[i].has_other_colours = r.inputs[i].id[0] == other_colours;
     }
     bool good = kn_plan_request(&r, &with, ret, &where, &err);
     snprintf(pointer, room, "%s", good ? "" : where.data);
@@ -332,6 +335,33 @@ static void wishes_count_as_far_as_the_model_can(void **state) {
     assert_true(is_adjusted(&p));
 }
 
+static void colours_that_are_not_srgb_are_noted(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        char others;
+        bool noted;
+    } rows[] = {
+        { "{\"prompt\":\"a\"," SOURCE "}", 0, false },
+        { "{\"prompt\":\"a\"," SOURCE "}", 'a', true },
+        { "{\"prompt\":\"a\"," REFERENCES "}", 'b', true },
+        { "{\"prompt\":\"a\"," MASKED "}", 'a', true },
+        { "{\"prompt\":\"a\"," MASKED "}", 'b', false },                                  /* a mask has none */
+        { "{\"prompt\":\"a\",\"output\":{\"format\":\"jpeg\"}," SOURCE "}", 'a', false }, /* the profile goes along */
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_studio_plan p;
+        char pointer[600];
+        bool noted = false;
+        other_colours = rows[i].others;
+        assert_true(plan(rows[i].body, false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+        for (size_t k = 0; k < p.note_count; k++)
+            noted = noted || strcmp(p.notes[k].code, "colour_profile_ignored") == 0;
+        if (noted != rows[i].noted)
+            fail_msg("%s with %c: %s", rows[i].body, rows[i].others, noted ? "noted" : "not noted");
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, done)
 
 int main(void) {
@@ -345,6 +375,7 @@ int main(void) {
         TEST(time_is_told_only_by_a_machine_that_was_measured),
         TEST(references_are_seen_at_their_own_sizes),
         TEST(a_model_that_sees_no_pictures_starts_from_one),
+        TEST(colours_that_are_not_srgb_are_noted),
         TEST(wishes_count_as_far_as_the_model_can),
         TEST(a_plan_is_complete_as_clients_see_it),
     };

@@ -290,20 +290,31 @@ static void a_picture_that_crashes_its_decoder_costs_one_job(void **state) {
     tear_down(&b);
 }
 
+static size_t load(const char *path, char *bytes, size_t room) {
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    size_t len = fread(bytes, 1, room, f);
+    fclose(f);
+    return len;
+}
+
 static void reads_pictures_and_passes_on_what_is_known_of_them(void **state) {
     (void)state;
     char bytes[2000];
-    FILE *f = fopen(KN_SOURCE "/tests/golden/image/alpha-hidden.png", "re");
-    assert_non_null(f);
-    size_t len = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
+    size_t len = load(KN_SOURCE "/tests/golden/image/alpha-hidden.png", bytes, sizeof bytes);
     struct bench b = set_up((kn_image_process_options){ .keep_warm_ms = PATIENCE_MS });
     read_picture(&b, bytes, len, 8);
     assert_int_equal(b.result.code, KN_JOB_DONE);
     assert_int_equal(b.result.width, 16);
     assert_int_equal(b.result.height, 16);
     assert_true(b.result.is_transparent);
+    assert_string_equal(b.result.icc_profile.text, "");
     assert_string_equal(b.report, "");
+    len = load(KN_SOURCE "/tests/golden/image/icc/p3.png", bytes, sizeof bytes);
+    read_picture(&b, bytes, len, 0);
+    assert_int_equal(b.result.code, KN_JOB_DONE);
+    assert_false(b.result.is_transparent);
+    assert_string_equal(b.result.icc_profile.text, "Display P3");
     tear_down(&b);
 }
 

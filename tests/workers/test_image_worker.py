@@ -13,7 +13,8 @@ from jpeg import Hdr, Jpeg
 from kuno import E2E, GOLDEN, environment
 from png import Picture, coloured
 from worker import (CANCEL, DRAW, DRAW_PREVIEW, FACTOR, FAILED, FINAL, FOUND, INSPECT, JPEG, LARGE, MEASURE, PATIENCE,
-                    PICTURE, PNG, PREVIEW, PROGRAM, PROGRESS, READY, REPORT, WEBP, Session, WorkerCase, frames, numbers)
+                    PICTURE, PNG, PREVIEW, PROGRAM, PROGRESS, READY, REPORT, WEBP, Session, WorkerCase, frames, numbers,
+                    picture_read)
 
 DEMO = {"prompt": "a red boat", "seed": "42"}
 TINY = {"prompt": "a red boat", "seed": "7", "width": 64, "height": 64, "steps": 2, "cfg": 1}
@@ -323,8 +324,10 @@ class Sessions(WorkerCase):
                                                ("alpha-hidden.png", 0, (16, 16, 1), (16, 16)),
                                                ("webp-named.jpg", 512, (48, 32, 0), (48, 32))):
                 kind, payload = session.read_picture((IMAGES / name).read_bytes(), largest)
-                self.assertEqual((name, kind, numbers(payload, 3)), (name, PICTURE, facts))
-                picture = Picture(payload[12:])
+                self.assertEqual(kind, PICTURE, name)
+                told, profile, png = picture_read(payload)
+                self.assertEqual((name, told, profile), (name, facts, ""))
+                picture = Picture(png)
                 self.assertEqual((name, picture.width, picture.height), (name, *size))
             kind, said = session.read_picture((IMAGES / "animated.webp").read_bytes())
             self.assertEqual((kind, said), (FAILED, b"image_reference_invalid\nis an animated WebP file; only still "
@@ -344,8 +347,10 @@ class Sessions(WorkerCase):
                     self.assertEqual((kind, file[:len(start)], file.count(comment)), (FINAL, start, 1))
                     self.assertEqual(json.loads(report)["width"], 128)
                     kind, payload = session.read_picture(file)
-                    self.assertEqual((kind, numbers(payload, 3)), (PICTURE, (128, 128, 0)))
-                    errors.append(mean_error(Picture(payload[12:]), wanted))
+                    self.assertEqual(kind, PICTURE)
+                    facts, _, png = picture_read(payload)
+                    self.assertEqual(facts, (128, 128, 0))
+                    errors.append(mean_error(Picture(png), wanted))
                     sizes.append(len(file))
                 self.assertLess(errors[0], 3)
                 self.assertLess(errors[0], errors[1])
@@ -418,6 +423,17 @@ class Sessions(WorkerCase):
             for name, traits in (("gain-map/gainmap.jpg", 2), ("gps.jpg", 0)):
                 kind, payload = session.read_picture((IMAGES / name).read_bytes())
                 self.assertEqual((kind, numbers(payload, 3)[2]), (PICTURE, traits))
+
+    def test_profiles(self):
+        """tells_the_colour_profile_of_a_picture_and_reads_it_whatever_that_is"""
+        with self.session() as session:
+            session.hear()
+            for row in json.loads((IMAGES / "icc" / "cases.json").read_text()):
+                kind, payload = session.read_picture((IMAGES / "icc" / row["file"]).read_bytes())
+                self.assertEqual(kind, PICTURE, row)
+                facts, profile, png = picture_read(payload)
+                self.assertEqual((facts, profile, Picture(png).width), ((16, 16, 0), row["name"], 16), row)
+                self.assertNotIn(b"iCCP", png)
 
     def test_inspect(self):
         """tells_how_a_picture_was_made"""

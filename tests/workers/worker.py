@@ -37,6 +37,12 @@ def numbers(payload, count):
     return struct.unpack_from(f">{count}I", payload)
 
 
+def picture_read(payload):
+    """Width, height and traits of one that was read, the name of its colour profile, and the PNG file."""
+    *facts, length = numbers(payload, 4)
+    return tuple(facts), payload[16:16 + length].decode(), payload[16 + length:]
+
+
 class Session:
     """One worker with one job after the other."""
 

@@ -1,12 +1,14 @@
-"""Pictures: resizing to the byte, sizes of references, orientation, alpha and odd sample formats; masks."""
+"""Pictures: resizing to the byte, sizes of references, orientation, alpha and odd sample formats, profiles; masks."""
 
+import io
 import json
 import math
 import os
+import struct
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 from qwen_common import case, picture, tensors
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
@@ -180,6 +182,75 @@ def masks(out, rng, seed):
     case(out, component="image-mask", outpaint=dict(sides, feather=feather))
 
 
+def colour_profile(tag, length=None):
+    """A profile with nothing but its description; length: what its head says of it."""
+    size = 144 + len(tag)
+    head = struct.pack(">I4sI4s4s4s12s4s28sIII48x", length or size, b"none", 0x02100000, b"mntr", b"RGB ", b"XYZ ",
+                       bytes(12), b"acsp", bytes(28), 0xF6D6, 0x10000, 0xD32D)  # fmt: skip
+    return head + struct.pack(">I4sII", 1, b"desc", 144, len(tag)) + tag
+
+
+def plain_description(text):
+    """As version 2 has it; text: bytes."""
+    tag = struct.pack(">4sII", b"desc", 0, len(text) + 1) + text + bytes(79)
+    return tag + bytes(-len(tag) % 4)
+
+
+def translated_description(**texts):
+    """As version 4 has it, in several languages."""
+    coded = [text.encode("utf-16-be") for text in texts.values()]
+    tag = struct.pack(">4sIII", b"mluc", 0, len(texts), 12)
+    at = 16 + 12 * len(texts)
+    for language, text in zip(texts, coded):
+        tag += struct.pack(">2s2sII", language[:2].encode(), language[2:].encode(), len(text), at)
+        at += len(text)
+    tag += b"".join(coded)
+    return tag + bytes(-len(tag) % 4)
+
+
+def in_parts(jpeg, profile, order, count):
+    """The JPEG file with the profile cut into so many parts, these of them, in that order."""
+    size = -(-len(profile) // count)
+    parts = [profile[i * size : (i + 1) * size] for i in range(count)]
+    segments = (b"ICC_PROFILE\0" + bytes([i + 1, count]) + parts[i] for i in order)
+    return jpeg[:2] + b"".join(b"\xff\xe2" + struct.pack(">H", len(s) + 2) + s for s in segments) + jpeg[2:]
+
+
+def profiles(out):
+    """Colour profiles, with the name that LittleCMS finds in what Pillow takes out of the file."""
+    os.makedirs(out, exist_ok=True)
+    image = picture(16, 16, 1)
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    p3 = colour_profile(plain_description(b"Display P3"))
+    two = colour_profile(translated_description(deDE="Breitbild \u00e4", enUS="Wide \u00e4 \U0001f3a8"))
+    files = {"srgb.png": srgb, "srgb.jpg": srgb, "srgb.webp": srgb, "p3.png": p3, "p3.webp": p3, "two.jpg": two}
+    for name, profile in files.items():
+        image.save(f"{out}/{name}", icc_profile=profile, quality=90)
+    plain = io.BytesIO()
+    image.save(plain, "JPEG")
+    with open(f"{out}/parts.jpg", "wb") as f:
+        f.write(in_parts(plain.getvalue(), p3, (2, 0, 1), 3))
+    cases = []
+    for name in (*files, "parts.jpg"):
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(Image.open(f"{out}/{name}").info["icc_profile"]))
+        cases.append(dict(file=name, name=ImageCms.getProfileDescription(profile).strip()))
+
+    # What nobody can read, in pictures that everybody can.
+    with open(f"{out}/missing-part.jpg", "wb") as f:
+        f.write(in_parts(plain.getvalue(), p3, (0, 2), 3))
+    bomb = colour_profile(plain_description(b"Bomb") + bytes(8 << 20))
+    image.save(f"{out}/bomb.png", icc_profile=bomb)
+    image.save(f"{out}/length.png", icc_profile=colour_profile(plain_description(b"Length"), 0xFFFFFFF0))
+    with open(f"{out}/p3.png", "rb") as f:
+        whole = f.read()
+    with open(f"{out}/damaged.png", "wb") as f:
+        f.write(whole.replace(b"ICC Profile\0\0\x78", b"ICC Profile\0\0\x77"))
+    image.save(f"{out}/nonsense.webp", icc_profile=b"nonsense")
+    for name in ("missing-part.jpg", "bomb.png", "length.png", "damaged.png", "nonsense.webp"):
+        cases.append(dict(file=name, name="unknown"))
+    rows(f"{out}/cases.json", cases)
+
+
 def main(seed, out, variant):
     out = f"{out}/image"
     rng = np.random.default_rng(seed)
@@ -191,3 +262,4 @@ def main(seed, out, variant):
     comments(f"{out}/comments")
     alpha(f"{out}/alpha", rng)
     masks(f"{out}/mask", rng, seed)
+    profiles(f"{out}/icc")
