@@ -198,9 +198,11 @@ static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
            kn_schema_prepare(s, err);
 }
 
+/* The database, and what SQLite has beside it. */
+static const char *const parts[] = { "studio.db", "studio.db-wal", "studio.db-shm", "studio.db-journal" };
+
 /* Under another name, with what belongs to it, so that somebody may still look into it. */
 static bool move_database_aside(const kn_store *s, kn_error *err) {
-    static const char *const parts[] = { "studio.db", "studio.db-wal", "studio.db-shm" };
     bool ok = true;
     for (size_t i = 0; ok && i < KN_COUNT(parts); i++) {
         char *from = NULL, *to = NULL;
@@ -276,23 +278,26 @@ static bool is_known_database(int fd, kn_error *err) {
     return kn_schema_knows((int64_t)v[0] << 24 | v[1] << 16 | v[2] << 8 | v[3], err);
 }
 
-static bool is_usable_database(int dir_fd, const char *name, kn_error *err) {
+/* SQLite follows a link to the database, but none to what is beside it. */
+static bool is_usable_file(int dir_fd, const char *name, bool is_database, kn_error *err) {
     struct stat st;
-    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | (is_database ? 0 : O_NOFOLLOW));
     if (fd < 0)
         return kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
-    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-    ok = ok ? is_known_database(fd, err) : kn_fail(err, KN_E_USAGE, "'%s' is not a regular file", name);
+    bool ok =
+        (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) || kn_fail(err, KN_E_USAGE, "'%s' is not a regular file", name);
+    ok = ok && (!is_database || is_known_database(fd, err));
     close(fd);
     return ok;
 }
 
 bool kn_store_look(const char *folder, kn_error *err) {
-    static const char database[] = "studio.db";
     int dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return true; /* of itself others tell */
-    bool ok = is_missing(dir_fd, database) || is_usable_database(dir_fd, database, err);
+    bool ok = true;
+    for (size_t i = 0; ok && i < KN_COUNT(parts); i++)
+        ok = is_missing(dir_fd, parts[i]) || is_usable_file(dir_fd, parts[i], i == 0, err);
     for (size_t i = 0; ok && i < KN_COUNT(rooms); i++)
         ok = is_missing(dir_fd, rooms[i]) || is_usable_folder(dir_fd, rooms[i], err);
     close(dir_fd);
