@@ -9,7 +9,10 @@
 #include "base/array.h"
 #include "base/text.h"
 
-enum { WORK_MAX = 8 << 20 }; /* members and list items that are looked at, in all: far beyond any real graph */
+enum {
+    WORK_MAX = 8 << 20,               /* members and list items that are looked at, in all: far beyond any real graph */
+    WAY_MAX = 2 * KN_GRAPH_NODES_MAX, /* of a link: without a cycle it meets each node and each border once */
+};
 
 enum { NORMAL = 0, MUTED = 2, BYPASSED = 4 };
 
@@ -73,9 +76,13 @@ static kn_json_text type_of(const kn_json_value *node) {
     return type;
 }
 
+static bool refuse_links(struct editor *e) {
+    return kn_fail(e->err, KN_E_RANGE, "the workflow's links are too many, or go in a cycle");
+}
+
 static bool spend(struct editor *e, size_t work) {
     if (work > e->work_left)
-        return kn_fail(e->err, KN_E_RANGE, "the workflow's links are too many, or go in a cycle");
+        return refuse_links(e);
     e->work_left -= work;
     return true;
 }
@@ -313,13 +320,15 @@ static bool pass_border(struct editor *e, uint32_t *scope, const struct edge *ed
 
 static bool find_source(struct editor *e, uint32_t scope, kn_json_text link, struct source *ret) {
     *ret = (struct source){ .kind = UNSET };
-    while (link.len) {
+    for (size_t met = 0; link.len; met++) {
         const struct definition *of = e->scopes[scope].of;
         const kn_graph_name *found = kn_graph_names_find(&of->links, link);
         const struct edge *edge = found ? &of->edges[found->number] : NULL;
         const kn_graph_name *from = edge ? kn_graph_names_find(&of->nodes, edge->from) : NULL;
         bool from_outside = edge && kn_json_is(edge->from, "-10");
         *ret = (struct source){ .kind = UNSET };
+        if (met == WAY_MAX)
+            return refuse_links(e);
         if (!spend(e, 1))
             return false;
         if (!from && !from_outside) {

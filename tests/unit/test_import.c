@@ -688,6 +688,33 @@ static void what_asks_twice_each_time_is_given_up(void **state) {
     free(text);
 }
 
+/* As long as it may be, with its end, and as a circle: from so many reroutes to node 0. */
+static void a_long_way_of_links_is_followed_and_a_circle_is_not(void **state) {
+    (void)state;
+    enum { REROUTES = 1998 };
+    static const char *const starts[] = { "\"Foreign\"", "\"Reroute\",\"inputs\":[{\"link\":1998}]" };
+    static const char *const errors[] = { "unsupported node Foreign (0)",
+                                          "the workflow's links are too many, or go in a cycle" };
+    for (size_t i = 0; i < KN_COUNT(starts); i++) {
+        KN_AUTO_BUF text;
+        kn_import f;
+        kn_error err = { 0 };
+        kn_buf_init(&text, 1 << 20);
+        assert_true(kn_buf_printf(&text, "{\"nodes\":[{\"id\":0,\"type\":%s}", starts[i]));
+        for (int n = 1; n <= REROUTES; n++)
+            assert_true(kn_buf_printf(&text, ",{\"id\":%d,\"type\":\"Reroute\",\"inputs\":[{\"link\":%d}]}", n, n - 1));
+        assert_true(kn_buf_printf(&text,
+                                  ",{\"id\":%d,\"type\":\"SaveImage\",\"inputs\":[{\"name\":\"images\",\"link\":%d}]}],"
+                                  "\"links\":[[%d,%d,0,1,0]",
+                                  REROUTES + 1, REROUTES, REROUTES, REROUTES));
+        for (int n = 0; n < REROUTES; n++)
+            assert_true(kn_buf_printf(&text, ",[%d,%d,0,1,0]", n, n));
+        assert_true(kn_buf_add_text(&text, "]}"));
+        assert_false(import_text("workflow", text.data, &f, &err));
+        assert_string_equal(err.text, errors[i]);
+    }
+}
+
 static bool read_one(void *ctx, kn_error *err) {
     const kn_buf *file = ctx;
     kn_import f;
@@ -730,6 +757,7 @@ int main(void) {
         cmocka_unit_test(recipes_are_what_the_worker_draws_from),
         cmocka_unit_test(graphs_of_any_size_end_soon),
         cmocka_unit_test(what_asks_twice_each_time_is_given_up),
+        cmocka_unit_test(a_long_way_of_links_is_followed_and_a_circle_is_not),
         cmocka_unit_test(survives_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
