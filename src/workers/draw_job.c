@@ -357,14 +357,17 @@ static bool add_alpha(kn_image *picture, kn_error *err) {
     return true;
 }
 
-/* A source that the model could not work on as it is was drawn smaller, all of it: what its mask keeps comes back. */
+/* A source, or a canvas for it, that the model could not work on as it is was drawn smaller, all of it: what the mask
+ * keeps comes back. */
 static bool restore_source(const struct job *j, kn_image *picture, kn_error *err) {
     const kn_image *source = &j->pictures[j->asked->reference_count];
-    const kn_inpaint_wish wish = { .mask = &j->pictures[j->asked->reference_count + 1] };
-    if (!j->asked->mask.len || !j->enlarged || source->width != picture->width || source->height != picture->height)
+    const kn_sides *sides = &j->settings.outpaint;
+    const kn_inpaint_wish wish = { .mask = j->asked->mask.len ? source + 1 : NULL, .outpaint = *sides };
+    if (!kn_inpaint_is_wanted(&wish) || !j->enlarged || picture->width != sides->left + source->width + sides->right ||
+        picture->height != sides->top + source->height + sides->bottom)
         return true;
     if (!add_alpha(picture, err) ||
-        !kn_inpaint_restore(&wish, source, (double)source->width / j->settings.recipe.width, picture, err))
+        !kn_inpaint_restore(&wish, source, (double)picture->width / j->settings.recipe.width, picture, err))
         return false;
     if (j->asked->opaque)
         kn_image_make_opaque(picture);
