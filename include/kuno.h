@@ -122,7 +122,8 @@ typedef struct kuno_request {
 
     /* Of the init image only a part is drawn anew, every other pixel stays as it is: what is white in the mask, or what
      * is transparent where something is; or room on its sides. Qwen-Image 2.1, which does not see masks, is shown the
-     * part in red in a reference. Where no size is given, a masked picture keeps its own. */
+     * part in red in a reference. Where no size is given, a masked picture keeps its own, and one with room on its
+     * sides has that besides; where both width and height are, all of it comes to that. */
     const kuno_image *mask; /* of the init image's size; NULL: none */
     int mask_invert;        /* 1: what is black */
     int mask_grow;          /* and so many pixels around it, 0 … 256 */

@@ -66,23 +66,41 @@ static bool copy_mask(const kn_mask *from, kn_mask *ret, kn_error *err) {
     return kn_mask_pad(from, from->width, from->height, ret, err);
 }
 
+/* Over so many pixels of a picture that is larger than what is drawn of it. */
+static uint32_t fade_of(const kn_inpaint_wish *wish, double larger) {
+    double fade = wish->fade.given ? wish->fade.value : kn_inpaint_extends(wish) ? FADE_OUTPAINT : FADE;
+    return (uint32_t)fmin(rint(fade * larger), KN_MASK_REACH_MAX);
+}
+
 static bool inpaint(kn_inpaint *p, const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width,
                     uint32_t height, bool resize, kn_error *err) {
     kn_mask given = { 0 };
     bool ok = take_mask(wish, &given, err) && bring_to_size(p, picture, &given, width, height, resize, err) &&
-              copy_mask(&p->mask, &p->shown, err) &&
-              kn_mask_fade(&p->shown, wish->fade.given ? (uint32_t)wish->fade.value : FADE, err);
+              copy_mask(&p->mask, &p->shown, err) && kn_mask_fade(&p->shown, fade_of(wish, 1), err);
     kn_mask_free(&given);
     return ok;
 }
 
-/* The mask passes from the new sides into the picture, and so does what is shown. */
-static bool outpaint(kn_inpaint *p, const kn_inpaint_wish *wish, const kn_image *picture, kn_error *err) {
-    uint32_t fade = wish->fade.given ? (uint32_t)wish->fade.value : FADE_OUTPAINT;
+/* A canvas for the picture, and the mask of its new sides, which passes into the picture. */
+static bool extend(const kn_inpaint_wish *wish, const kn_image *picture, double larger, kn_image *ret_canvas,
+                   kn_mask *ret_mask, kn_error *err) {
     uint32_t room = (KN_MIN(picture->width, picture->height) - 1) / 2;
-    return kn_image_extend(picture, wish->outpaint, &p->picture, err) &&
-           kn_mask_of_sides(picture->width, picture->height, wish->outpaint, KN_MIN(fade, room), &p->mask, err) &&
-           copy_mask(&p->mask, &p->shown, err);
+    return kn_image_extend(picture, wish->outpaint, ret_canvas, err) &&
+           kn_mask_of_sides(picture->width, picture->height, wish->outpaint, KN_MIN(fade_of(wish, larger), room),
+                            ret_mask, err);
+}
+
+/* What is shown passes from the new sides into the picture just as the mask does. */
+static bool outpaint(kn_inpaint *p, const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width,
+                     uint32_t height, bool resize, kn_error *err) {
+    kn_image canvas = { 0 };
+    kn_mask sides = { 0 };
+    double larger = (double)(wish->outpaint.left + picture->width + wish->outpaint.right) / width;
+    bool ok = extend(wish, picture, larger, &canvas, &sides, err) &&
+              bring_to_size(p, &canvas, &sides, width, height, resize, err) && copy_mask(&p->mask, &p->shown, err);
+    kn_image_free(&canvas);
+    kn_mask_free(&sides);
+    return ok;
 }
 
 bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width, uint32_t height, bool resize,
@@ -90,7 +108,8 @@ bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint3
     kn_inpaint *p = calloc(1, sizeof *p);
     if (!p)
         return kn_fail_nomem(err, sizeof *p);
-    if (wish->mask ? inpaint(p, wish, picture, width, height, resize, err) : outpaint(p, wish, picture, err)) {
+    if (wish->mask ? inpaint(p, wish, picture, width, height, resize, err)
+                   : outpaint(p, wish, picture, width, height, resize, err)) {
         *ret = p;
         return true;
     }
@@ -100,11 +119,14 @@ bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint3
 
 bool kn_inpaint_restore(const kn_inpaint_wish *wish, const kn_image *picture, double enlarged, kn_image *drawn,
                         kn_error *err) {
-    double fade = rint((wish->fade.given ? wish->fade.value : FADE) * enlarged);
+    kn_image canvas = { 0 };
     kn_mask shown = { 0 };
-    bool ok = take_mask(wish, &shown, err) && kn_mask_fade(&shown, (uint32_t)fmin(fade, KN_MASK_REACH_MAX), err);
+    bool extends = kn_inpaint_extends(wish);
+    bool ok = extends ? extend(wish, picture, enlarged, &canvas, &shown, err)
+                      : take_mask(wish, &shown, err) && kn_mask_fade(&shown, fade_of(wish, enlarged), err);
     if (ok)
-        kn_image_lay_over(drawn, picture, &shown);
+        kn_image_lay_over(drawn, extends ? &canvas : picture, &shown);
+    kn_image_free(&canvas);
     kn_mask_free(&shown);
     return ok;
 }

@@ -41,14 +41,15 @@ typedef struct kn_inpaint {
     kn_image reference[KN_MAX_REFERENCES]; /* views of them */
 } kn_inpaint;
 
-/* wish: checked. Outpainting makes its own canvas; else the picture comes to width x height, resized if `resize` says
- * so and padded if not. */
+/* wish: checked. The picture, or the canvas that outpainting makes of it, comes to width x height: resized if `resize`
+ * says so; if not, the picture is padded, and the canvas has that size by itself. */
 bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width, uint32_t height, bool resize,
                      kn_inpaint **ret, kn_error *err);
 void kn_inpaint_free(kn_inpaint *p); /* NULL is fine */
 
-/* Where the picture had to be drawn smaller and was enlarged again, by `enlarged`: every pixel that the mask keeps is
- * the given one again. wish: checked, with a mask. drawn: of the picture's size and channels. */
+/* Where the picture had to be drawn smaller and was enlarged again, by `enlarged`: every pixel that the mask keeps,
+ * that of the sides too, is the given one again. wish: checked, with a mask or sides. drawn: of the picture's channels,
+ * and of its size or that of its canvas. */
 bool kn_inpaint_restore(const kn_inpaint_wish *wish, const kn_image *picture, double enlarged, kn_image *drawn,
                         kn_error *err);
 

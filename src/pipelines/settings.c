@@ -114,8 +114,9 @@ static bool shows_region(const kn_wish *wish, const kn_architecture *a, const kn
 static bool check_inpaint(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_error *err) {
     if (!kn_inpaint_check(&wish->inpaint, wish->init_image, err))
         return false;
-    if (kn_inpaint_extends(&wish->inpaint) && has_size(wish))
-        return kn_fail(err, KN_E_USAGE, "outpainting makes the size from the picture and its new sides; give no other");
+    if (kn_inpaint_extends(&wish->inpaint) && wish->width.given != wish->height.given)
+        return kn_fail(err, KN_E_USAGE,
+                       "outpainting makes the size from the picture and its new sides; give no other, or all of one");
     return !shows_region(wish, a, v) || wish->reference_count + 2 <= v->max_references ||
            kn_fail(err, KN_E_USAGE,
                    "%d reference pictures; the region of the mask is shown in two more, and %s takes at most %d",

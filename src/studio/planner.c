@@ -163,6 +163,19 @@ static const kn_plan_input *source_of(const kn_plan_setting *with) {
     return with->input_count ? &with->inputs[0] : NULL;
 }
 
+static bool can_be_made(size s) {
+    return s.width <= KN_RECIPE_RESULT_MAX && s.height <= KN_RECIPE_RESULT_MAX;
+}
+
+/* In figures, so that whoever asked knows by how much. */
+static bool refuse_size(size s, const char *where, kn_buf *pointer, kn_error *err) {
+    char why[120];
+    snprintf(why, sizeof why,
+             "the result would have %" PRIu32 " by %" PRIu32 " pixels; at most %d are possible on a side", s.width,
+             s.height, KN_RECIPE_RESULT_MAX);
+    return refuse(pointer, err, where, why);
+}
+
 /* What the result is to be, if the request says it to the pixel; else 0 by 0. */
 static bool find_result(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, size *ret,
                         kn_buf *pointer, kn_error *err) {
@@ -185,8 +198,8 @@ static bool find_result(const kn_studio_request *r, const kn_plan_setting *with,
             return refuse(pointer, err, "/size", "inpainting keeps the shape of its source");
         *ret = (size){ source->width, source->height };
     }
-    return (ret->width <= KN_PICTURE_SIDE_MAX && ret->height <= KN_PICTURE_SIDE_MAX) ||
-           refuse(pointer, err, "/outpaint", "the result would have more than 16384 pixels on a side");
+    const char *where = p->kind == KN_KIND_OUTPAINT ? "/outpaint" : p->kind == KN_KIND_INPAINT ? "/inputs" : "/size";
+    return can_be_made(*ret) || refuse_size(*ret, where, pointer, err);
 }
 
 static double pixels_of(const kn_studio_request *r, const kn_plan_setting *with) {
@@ -218,20 +231,10 @@ static bool fits_model(const kn_model_profile *m, size s) {
     return s.width <= most && s.height <= most && (double)s.width * s.height <= most_pixels(m);
 }
 
-/* In figures, so that whoever asked knows by how much. */
-static bool refuse_canvas(const kn_model_profile *m, size s, kn_buf *pointer, kn_error *err) {
-    char why[160];
-    snprintf(why, sizeof why,
-             "the result would have %" PRIu32 " by %" PRIu32
-             " pixels; this model can work on %.0f of them, up to %d on a side",
-             s.width, s.height, most_pixels(m), (int)m->architecture->max_side);
-    return refuse(pointer, err, "/outpaint", why);
-}
-
 /* What changes a part of a picture works on all of its pixels, so that the others stay to the byte, if they are not too
  * many. */
 static bool keeps_pixels(const kn_studio_plan *p, const kn_plan_setting *with, size result) {
-    return p->kind == KN_KIND_OUTPAINT || (p->kind == KN_KIND_INPAINT && fits_model(with->profile, result));
+    return (p->kind == KN_KIND_OUTPAINT || p->kind == KN_KIND_INPAINT) && fits_model(with->profile, result);
 }
 
 /* The size that is worked at for so many pixels. What is wanted to the pixel and is no larger is drawn as it is. */
@@ -326,7 +329,7 @@ static bool wanted_size(const kn_upscale_spec *u, kn_studio_plan *p, kn_buf *poi
         p->result_width = (uint32_t)rint(fmin(p->working_width * factor, KN_PICTURE_SIDE_MAX));
         p->result_height = (uint32_t)rint(fmin(p->working_height * factor, KN_PICTURE_SIDE_MAX));
     }
-    return (p->result_width <= KN_RECIPE_RESULT_MAX && p->result_height <= KN_RECIPE_RESULT_MAX) ||
+    return can_be_made((size){ p->result_width, p->result_height }) ||
            refuse(pointer, err, "/upscale", "the result would have more than 8192 pixels on a side");
 }
 
@@ -467,13 +470,10 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
     double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)
         return refuse(pointer, err, "/size", "one side is more than 50 times the other");
-    if (p->kind == KN_KIND_OUTPAINT && !fits_model(with->profile, result))
-        return refuse_canvas(with->profile, result, pointer, err);
-    if (p->kind == KN_KIND_INPAINT && !fits_model(with->profile, result))
-        note(
-            p, "source_resized",
-            "The picture is larger than the model can work on: what the mask marks is drawn smaller and enlarged again",
-            "warning");
+    if ((p->kind == KN_KIND_OUTPAINT || p->kind == KN_KIND_INPAINT) && !fits_model(with->profile, result))
+        note(p, "source_resized",
+             "The picture is larger than the model can work on: what is new in it is drawn smaller and enlarged again",
+             "warning");
     see_references(with, p);
     if (p->kind == KN_KIND_EDIT && starts_from_source(r, with))
         p->strength = chosen(with->wish.strength, with->wish.strength, STRENGTH_LEAST, 1);

@@ -148,12 +148,13 @@ static bool read_pictures(struct job *j, kn_error *err) {
     return !j->asked->mask.len || read_picture(j, "mask", 1, &j->asked->mask, err);
 }
 
-/* In pixels of what is drawn, which may be smaller than the source that the result is brought back to. */
+/* In pixels of what is drawn, which may be smaller than the source, with its new sides, that the result is brought back
+ * to. */
 static kn_optional fade_of(const struct job *j) {
     const kn_image_recipe *r = j->asked;
     kn_optional fade = r->feather;
     if (fade.given && r->width.given && r->size.width)
-        fade.value = rint(fade.value * r->width.value / j->source_width);
+        fade.value = rint(fade.value * r->width.value / (r->outpaint.left + j->source_width + r->outpaint.right));
     return fade;
 }
 
@@ -368,12 +369,17 @@ static bool add_alpha(kn_image *picture, kn_error *err) {
     return true;
 }
 
-/* A source that the model could not work on as it is was drawn smaller, all of it: what its mask keeps comes back. */
+/* A source, or a canvas for it, that the model could not work on as it is was drawn smaller, all of it: what the mask
+ * keeps comes back. */
 static bool restore_source(const struct job *j, kn_image *picture, kn_error *err) {
     const kn_image *source = &j->pictures[j->asked->reference_count];
-    const kn_inpaint_wish wish = { .mask = &j->pictures[j->asked->reference_count + 1], .fade = j->asked->feather };
-    double enlarged = wish.fade.given ? 1 : (double)source->width / j->settings.recipe.width;
-    if (!j->asked->mask.len || !j->enlarged || source->width != picture->width || source->height != picture->height)
+    const kn_sides *sides = &j->settings.outpaint;
+    const kn_inpaint_wish wish = { .mask = j->asked->mask.len ? source + 1 : NULL,
+                                   .outpaint = *sides,
+                                   .fade = j->asked->feather };
+    double enlarged = wish.fade.given ? 1 : (double)picture->width / j->settings.recipe.width;
+    if (!kn_inpaint_is_wanted(&wish) || !j->enlarged || picture->width != sides->left + source->width + sides->right ||
+        picture->height != sides->top + source->height + sides->bottom)
         return true;
     if (!add_alpha(picture, err) || !kn_inpaint_restore(&wish, source, enlarged, picture, err))
         return false;

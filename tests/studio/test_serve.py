@@ -37,9 +37,11 @@ def single(value):
 
 def changed(picture, width, height, left=0, top=0):
     """Which pixels of a motley picture are others now."""
-    c = picture.channels
-    return {(x, y) for y in range(height) for x in range(width)
-            if picture.pixels[((top + y) * picture.width + left + x) * c:][:3] != motley(x, y)}
+    def colour(x, y):
+        at = ((top + y) * picture.width + left + x) * picture.channels
+        return picture.pixels[at:at + 3]
+
+    return {(x, y) for y in range(height) for x in range(width) if colour(x, y) != motley(x, y)}
 
 
 class Shared(Serve):
@@ -173,6 +175,26 @@ class Pictures(unittest.TestCase):
             for x in (700, 799):
                 steps = [abs(a - b) for y in range(height) for a, b in zip(pixel(soft, x, y), motley(x, y))]
                 self.assertLessEqual(max(steps), 255 / 51 + 1)
+
+    def test_a_large_picture_is_drawn_on_at_its_sides_and_stays(self):
+        width, height, left, bottom = 4000, 90, 112, 6  # with them longer than the built-in model can work on
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            job = rig.ended(rig.job("A boat.", inputs=[source], outpaint={"left": left, "bottom": bottom}))
+            self.assertEqual((job["state"], [note["code"] for note in job["notes"]]),
+                             ("completed", ["source_resized"]), job["error"])
+            self.assertLess(job["plan"]["working_width"], width)
+            self.assertEqual(job["plan"]["paste"], {"x": left, "y": 0, "width": width, "height": height})
+            picture = Picture(rig.get(f"/jobs/{job['id']}/results/0").body)
+            self.assertEqual((picture.width, picture.height), (left + width, height + bottom))
+            faded = (height - 1) // 2  # which is the room that there is
+            places = changed(picture, width, height, left)
+            self.assertEqual([(x, y) for x, y in places if x >= faded and height - y >= faded], [])
+            self.assertGreater(len([(x, y) for x, y in places if x < faded]), 0)
+            row = picture.width * picture.channels
+            side = b"".join(picture.pixels[y * row:y * row + left * picture.channels] for y in range(picture.height))
+            grey = side.count(bytes((128, 128, 128)))  # what the canvas had there
+            self.assertLess(grey, left * picture.height // 10)
 
     def test_formats_are_written_by_the_worker(self):
         with Serve() as rig:

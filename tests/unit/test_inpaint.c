@@ -190,6 +190,59 @@ static kn_settings settings_of(const kn_model *m, const kn_wish *wish) {
     return s;
 }
 
+static void a_canvas_comes_to_a_size_of_ones_own(void **state) {
+    (void)state;
+    kn_model *m = open_model(&(kn_model_wish){ .config = SEEING });
+    kn_image picture = motley(112, 90), canvas = { 0 }, small = { 0 };
+    kn_wish wish = small_wish(&picture);
+    kn_error err = { 0 };
+    wish.inpaint.outpaint = (kn_sides){ .left = 16, .bottom = 2 }; /* 128 x 92, which four more make 96 */
+    wish.inpaint.fade = (kn_optional){ true, 8 };
+    wish.width = (kn_optional){ true, 64 };
+    wish.height = (kn_optional){ true, 48 };
+    assert_true(kn_image_extend(&picture, (kn_sides){ .left = 16, .bottom = 6 }, &canvas, &err) &&
+                kn_image_resize(&canvas, 64, 48, &small, &err));
+    kn_settings s = settings_of(m, &wish);
+    assert_memory_equal(s.inpaint->picture.pixels, small.pixels, (size_t)64 * 48 * 4);
+    kn_settings_free(&s);
+    kn_image got = draw(m, &wish, &(kn_hooks){ 0 }, NULL);
+    assert_int_equal(got.width, 64);
+    assert_int_equal(got.height, 48);
+    kn_image outside = rectangle(64, 48, 0, 0, 64, 48), inside = rectangle(64, 48, 17, 0, 47, 36);
+    for (size_t i = 0; i < (size_t)64 * 48 * 4; i++)
+        outside.pixels[i] = inside.pixels[i] ? 0 : 255; /* what is drawn, and what it fades over */
+    assert_int_equal(count_changed(&got, 0, 0, &small, &outside, false), 0);
+    assert_true(count_changed(&got, 0, 0, &small, &outside, true) > 8 * 48 * 9 / 10);
+    kn_image *const pictures[] = { &got, &picture, &canvas, &small, &outside, &inside };
+    for (size_t i = 0; i < KN_COUNT(pictures); i++)
+        kn_image_free(pictures[i]);
+    kn_model_close(m);
+}
+
+/* White over black: what is kept is white, and the grey between says how much is. */
+static void what_comes_back_passes_into_the_enlarged_sides_without_a_seam(void **state) {
+    (void)state;
+    enum { WIDTH = 600, HEIGHT = 400, LEFT = 120, BOTTOM = 80, FADE = 4 * 40 };
+    kn_image picture = rectangle(WIDTH, HEIGHT, 0, 0, WIDTH, HEIGHT);
+    kn_image drawn = rectangle(LEFT + WIDTH, HEIGHT + BOTTOM, 0, 0, 0, 0);
+    const kn_inpaint_wish wish = { .outpaint = { .left = LEFT, .bottom = BOTTOM } };
+    kn_error err = { 0 };
+    assert_true(kn_inpaint_restore(&wish, &picture, 4, &drawn, &err));
+    for (uint32_t y = 0; y < drawn.height; y++)
+        for (uint32_t x = 0; x < drawn.width; x++) {
+            int here = drawn.pixels[4 * ((size_t)y * drawn.width + x)];
+            int before = x ? drawn.pixels[4 * ((size_t)y * drawn.width + x - 1)] : 0;
+            if (x < LEFT || y >= HEIGHT)
+                assert_int_equal(here, 0);
+            else if (x >= LEFT + FADE && HEIGHT - y >= FADE)
+                assert_int_equal(here, 255);
+            else /* no step is larger than the steepest of the curve */
+                assert_true(here >= before && here - before <= 255 * 2 / FADE + 1);
+        }
+    kn_image_free(&picture);
+    kn_image_free(&drawn);
+}
+
 static void a_model_that_sees_no_masks_is_shown_the_region_in_red(void **state) {
     (void)state;
     kn_model *m = open_model(&(kn_model_wish){ .config = SEEING });
@@ -297,7 +350,7 @@ static void what_cannot_be_met_is_refused_in_a_sentence(void **state) {
         { { .mask = &white, .outpaint = { .top = 1 } }, &picture, 0, 0, "outpainting has a mask of its own" },
         { { .outpaint = { .left = 8193 } }, &picture, 0, 0, "outpainting by 8193 pixels on one side; at most 8192" },
         { { .outpaint = { .left = 8000 } }, &picture, 0, 0, "width 8064: Qwen-Image 2.1 makes pictures from 16 to" },
-        { { .outpaint = { .left = 8 } }, &picture, 0, 64, "outpainting makes the size from the picture" },
+        { { .outpaint = { .left = 8 } }, &picture, 0, 64, "outpainting makes the size from the picture and its new" },
         { { .mask = &white, .show_region = true },
           &picture,
           9,
@@ -387,6 +440,8 @@ int main(void) {
         cmocka_unit_test(a_size_of_ones_own_resizes_picture_and_mask),
         cmocka_unit_test(every_sampler_comes_to_the_known_latent_where_the_mask_keeps_it),
         cmocka_unit_test(outpainting_adds_to_the_sides_and_passes_into_the_picture),
+        cmocka_unit_test(a_canvas_comes_to_a_size_of_ones_own),
+        cmocka_unit_test(what_comes_back_passes_into_the_enlarged_sides_without_a_seam),
         cmocka_unit_test(a_model_that_sees_no_masks_is_shown_the_region_in_red),
         cmocka_unit_test(the_text_in_the_picture_tells_of_it),
         cmocka_unit_test(what_cannot_be_met_is_refused_in_a_sentence),

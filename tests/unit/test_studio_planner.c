@@ -108,7 +108,10 @@ static void a_request_says_how_it_is_worked_on(void **state) {
         { "{\"prompt\":\"a\"," REFERENCES "}", "turbo", KN_KIND_EDIT, NULL },
         { "{\"prompt\":\"a\"," MASKED "}", "turbo", KN_KIND_INPAINT, NULL },
         { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":100}}", "turbo", KN_KIND_OUTPAINT, NULL },
-        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", "turbo", 0, "/outpaint" },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", "turbo", KN_KIND_OUTPAINT, NULL },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":5177}}", "turbo", KN_KIND_OUTPAINT, NULL },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":5193}}", "turbo", 0, "/outpaint" },
+        { "{\"prompt\":\"a\",\"size\":{\"mode\":\"custom\",\"width\":8208,\"height\":4096}}", "turbo", 0, "/size" },
         { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":0}}", "turbo", KN_KIND_EDIT, NULL },
         { "{\"prompt\":\"a\",\"kind\":\"edit\"}", "turbo", 0, "/kind" },
         { "{\"prompt\":\"a\",\"kind\":\"text_to_image\"," SOURCE "}", "turbo", 0, "/kind" },
@@ -139,11 +142,35 @@ static void a_canvas_too_large_is_refused_in_figures(void **state) {
     (void)state;
     kn_studio_plan p;
     char pointer[600];
-    assert_false(plan("{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100}}", false, "turbo", UINT64_MAX, &p,
-                      pointer, sizeof pointer));
-    assert_string_equal(refusal.text,
-                        "the result would have 3104 by 2000 pixels; this model can work on 4194304 of them, "
-                        "up to 4096 on a side");
+    assert_false(plan("{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":3000,\"right\":3000}}", false, "turbo",
+                      UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_string_equal(refusal.text, "the result would have 9008 by 2000 pixels; at most 8192 are possible on a side");
+}
+
+static void a_canvas_larger_than_the_model_works_on_is_drawn_smaller(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        bool resized;
+    } rows[] = {
+        { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":100}}", false },
+        { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":3456}}", false }, /* 4096 */
+        { "{\"prompt\":\"a\"," SMALL ",\"outpaint\":{\"left\":3457}}", true },
+        { "{\"prompt\":\"a\"," SOURCE ",\"outpaint\":{\"left\":100,\"top\":7}}", true }, /* too many in all */
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_studio_plan p;
+        char pointer[600];
+        assert_true(plan(rows[i].body, false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+        bool noted = p.note_count == 1 && strcmp(p.notes[0].code, "source_resized") == 0;
+        if (noted != rows[i].resized || (p.working_width < p.result_width) != rows[i].resized)
+            fail_msg("%s works at %u x %u for %u x %u, %zu notes", rows[i].body, p.working_width, p.working_height,
+                     p.result_width, p.result_height, p.note_count);
+        assert_int_equal(p.result_width % 16, 0);
+        assert_int_equal(p.result_height % 16, 0);
+        assert_true(p.paste.x + p.paste.width <= p.result_width && p.paste.y + p.paste.height <= p.result_height);
+        assert_true(p.upscaler[0] == 0 || rows[i].resized);
+    }
 }
 
 static void sizes_follow_preset_shape_and_source(void **state) {
@@ -368,6 +395,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_request_says_how_it_is_worked_on),
         TEST(a_canvas_too_large_is_refused_in_figures),
+        TEST(a_canvas_larger_than_the_model_works_on_is_drawn_smaller),
         TEST(sizes_follow_preset_shape_and_source),
         TEST(what_is_larger_than_drawn_is_enlarged),
         TEST(a_picture_shrinks_until_memory_does),

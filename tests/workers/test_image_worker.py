@@ -424,6 +424,31 @@ class Sessions(WorkerCase):
                 kind, payload = session.read_picture((IMAGES / name).read_bytes())
                 self.assertEqual((kind, numbers(payload, 3)[2]), (PICTURE, traits))
 
+    def test_large_canvas(self):
+        """keeps_what_it_is_given_where_a_canvas_is_drawn_smaller"""
+        def colour(x, y):
+            return bytes((x * 7 % 256, y * 5 % 256, (x ^ y) % 256))
+
+        picture = base64.b64encode(coloured(176, 128, colour)).decode()
+        recipe = {**TINY, "init_image": picture, "outpaint": {"left": 80, "top": 64}, "width": 128, "height": 96,
+                  "opaque": True}
+        with self.session(*TINY_ARGS) as session:
+            session.hear()
+            for size, kept in (((256, 192), True), ((320, 240), False)):
+                kind, file = session.draw(**recipe, result=dict(zip(("width", "height"), size)))[-1]
+                self.assertEqual(kind, LARGE)
+                made = Picture(file)
+                self.assertEqual((made.width, made.height), size)
+                faded = 63  # over half of the picture's shorter side, since twice 40 is more
+                places = [(x, y, ((64 + y) * made.width + 80 + x) * made.channels)
+                          for y in range(faded, 128) for x in range(faded, 176)]
+                same = sum(made.pixels[at:at + 3] == colour(x, y) for x, y, at in places)
+                self.assertEqual(same == len(places), kept, (size, same))
+            del recipe["height"]
+            kind, said = session.draw(**recipe, result={"width": 256, "height": 192})[-1]
+            self.assertEqual(kind, FAILED)
+            self.assertIn(b"outpainting makes the size from the picture and its new sides", said)
+
     def test_profiles(self):
         """tells_the_colour_profile_of_a_picture_and_reads_it_whatever_that_is"""
         with self.session() as session:
