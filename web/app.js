@@ -1,7 +1,7 @@
 // The page: who may, the frame around the screens, and which of them is shown.
 
 import { askBy, begin, isKnown, takeLink } from "./session.js";
-import { add, button, el, fill, icon } from "./dom.js";
+import { add, bringIcons, button, el, fill, icon } from "./dom.js";
 import { language, t } from "./texts.js";
 import { isOver, state, watch } from "./state.js";
 import { start } from "./live.js";
@@ -168,6 +168,7 @@ function show(isFirst = false) {
 
 document.documentElement.lang = language;
 applyTheme();
+bringIcons();
 frame();
 askBy(askForToken);
 watch("jobs everything", showCounts);

@@ -5,7 +5,7 @@ import { add, button, el, fill, icon } from "./dom.js";
 import { readStatus } from "./live.js";
 import { bytes, date } from "./format.js";
 import { state, watch } from "./state.js";
-import { language, t } from "./texts.js";
+import { locale, t } from "./texts.js";
 import { busily, failure, loading, toast } from "./ui.js";
 
 const SYMBOLS = { ok: "check", warning: "warning", error: "warning", skipped: "minus" };
@@ -87,7 +87,7 @@ export function open(place, detail, header) {
                 el("dt", {}, t("diagnostics.version")),
                 el("dd", {}, s.version),
                 el("dt", {}, t("diagnostics.since")),
-                el("dd", {}, date(s.started_at, language)),
+                el("dd", {}, date(s.started_at, locale)),
                 el("dt", {}, t("diagnostics.device")),
                 el("dd", {}, [e.device?.name, e.backend.toUpperCase()].filter(Boolean).join(" · ")),
                 el("dt", {}, t("diagnostics.queue")),
@@ -182,7 +182,7 @@ export function open(place, detail, header) {
                     ? table(
                           [t("diagnostics.when"), t("diagnostics.code"), t("diagnostics.instance")],
                           d.recent_errors.map((one) => [
-                              date(one.at, language),
+                              date(one.at, locale),
                               el("code", {}, one.code),
                               one.instance,
                           ]),

@@ -29,13 +29,28 @@ export function fill(element, ...children) {
     return add(element, ...children);
 }
 
-// One of icons.svg.
+// The symbols of icons.svg become part of the page: what says that the service is gone cannot ask it for an icon.
+export function bringIcons() {
+    const request = new XMLHttpRequest(); // which gives a document without reading text as one
+    request.open("GET", "/web/icons.svg");
+    request.responseType = "document";
+    request.addEventListener("load", () => {
+        const sheet = request.response.documentElement;
+        for (const symbol of sheet.querySelectorAll("symbol")) symbol.id = `icon-${symbol.id}`;
+        sheet.setAttribute("class", "unseen");
+        sheet.setAttribute("aria-hidden", "true");
+        document.body.append(sheet);
+    });
+    request.send();
+}
+
+// One of them.
 export function icon(name, size = "") {
     const svg = document.createElementNS(SVG, "svg"),
         use = document.createElementNS(SVG, "use");
     svg.setAttribute("class", `icon ${size}`);
     svg.setAttribute("aria-hidden", "true");
-    use.setAttribute("href", `/web/icons.svg#${name}`);
+    use.setAttribute("href", `#icon-${name}`);
     svg.append(use);
     return svg;
 }

@@ -9,7 +9,7 @@ import { contentOf } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { state } from "./state.js";
 import { t } from "./texts.js";
-import { announce, busily, field, toast } from "./ui.js";
+import { announce, busily, confirm, field, toast } from "./ui.js";
 
 const SHOWN_PIXELS = 4e6; // of the mask while it is painted; what is sent has all of them
 const ZOOM_MOST = 16,
@@ -290,6 +290,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         pointers.delete(event.pointerId);
         if (stroke && !pointers.size) history.add(stroke);
         if (!pointers.size) {
+            if (hold?.kind === "side") fit();
             stroke = hold = null;
             redrawInk();
             showTools();
@@ -447,20 +448,25 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                     max: String(SIDE_MAX),
                     step: "16",
                     value: String(sides[side]),
-                    onchange: () => setSide(side, Number(parts[side].value)),
+                    onchange: () => {
+                        setSide(side, Number(parts[side].value));
+                        fit();
+                    },
                 });
                 return field(t(`editor.${side}`), parts[side], { kind: "inline" });
             }),
             button(
                 t("editor.all_sides"),
-                () =>
+                () => {
                     SIDES.forEach((side) =>
                         setSide(
                             side,
                             sides[side] +
                                 Math.round((side === "left" || side === "right" ? width : height) / 4 / 16) * 16,
                         ),
-                    ),
+                    );
+                    fit();
+                },
                 { kind: "small" },
             ),
             featherRange(soon),
@@ -499,6 +505,12 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         box.close();
     });
 
+    // What was painted in minutes is not to be lost by one key.
+    async function leave() {
+        const isKept = !paints || history.strokes.at(-1) === earlier.at(-1);
+        if (isKept || (await confirm(t("editor.leave"), t("editor.leave_text"), t("editor.leave_yes")))) box.close();
+    }
+
     parts.verdict = el("p", { class: "small", role: "status" });
     parts.use = button(t("editor.use"), use, { kind: "primary" });
     const box = el(
@@ -512,7 +524,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 "span",
                 { class: "row" },
                 parts.verdict,
-                button(t("cancel"), () => box.close(), { kind: "quiet" }),
+                button(t("cancel"), leave, { kind: "quiet" }),
                 parts.use,
             ),
         ),
@@ -555,6 +567,10 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     const observer = new ResizeObserver(() => {
         view = null;
         soon();
+    });
+    box.addEventListener("cancel", (event) => {
+        event.preventDefault();
+        leave();
     });
     box.addEventListener("close", () => {
         observer.disconnect();

@@ -22,16 +22,16 @@ export function size(width, height) {
     return `${width} × ${height}`;
 }
 
-export function date(text, language, now = new Date()) {
+export function date(text, locale, now = new Date()) {
     const then = new Date(text);
-    const time = then.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit" });
+    const time = then.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" });
     if (then.toDateString() === now.toDateString()) return time;
     const day = {
         day: "numeric",
         month: "short",
         ...(then.getFullYear() !== now.getFullYear() && { year: "numeric" }),
     };
-    return `${then.toLocaleDateString(language, day)}, ${time}`;
+    return `${then.toLocaleDateString(locale, day)}, ${time}`;
 }
 
 const SEED_END = 1n << 63n;

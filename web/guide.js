@@ -65,7 +65,7 @@ export async function openGuide() {
                                   { class: "btn primary", href: "#/models", onclick: () => close() },
                                   el("span", {}, t("guide.models")),
                               )
-                            : button(t("guide.next"), prompt, { kind: "primary" }),
+                            : button(t("guide.next"), prompt, { kind: "primary", autofocus: true }),
                     ),
                 );
             }

@@ -5,7 +5,7 @@ import { add, button, el, fill, icon, iconButton } from "./dom.js";
 import { date, duration, size } from "./format.js";
 import { cancel, phaseText, remainingText, retry } from "./stage.js";
 import { isOver, jobsNewestFirst, state, takeJob, tell, watch } from "./state.js";
-import { language, t } from "./texts.js";
+import { locale, t } from "./texts.js";
 import { busily, confirm, empty, meter, note, notes, setMeter } from "./ui.js";
 
 const OVER = "state=completed&state=failed&state=cancelled";
@@ -21,7 +21,7 @@ function factsOf(job) {
         t(`kind.${job.kind}`),
         job.plan && size(job.plan.result_width, job.plan.result_height),
         job.seeds?.length > 1 && t("queue.pictures", { n: job.seeds.length }),
-        date(job.created_at, language),
+        date(job.created_at, locale),
         took !== null && t("queue.took", { time: duration(took) }),
     ]
         .filter(Boolean)

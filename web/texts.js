@@ -9,6 +9,9 @@ const plural = new Intl.PluralRules(chosen);
 
 export const language = chosen;
 
+// For dates and times: as the reader's country writes them, where it has this language.
+export const locale = navigator.languages?.find((tag) => tag.startsWith(chosen)) ?? chosen;
+
 // t("job.waits", { n: 2 }): {n} in the text becomes 2. With a number `n`, "KEY.one", "KEY.other" come first.
 export function t(key, values = {}) {
     const counted = typeof values.n === "number" ? texts[`${key}.${plural.select(values.n)}`] : undefined;

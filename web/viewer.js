@@ -7,7 +7,7 @@ import { deleteItem, downloadLink, enlarge, nameOf, setFavourite } from "./parts
 import { usePicture, useRequest } from "./create.js";
 import { compare } from "./compare.js";
 import { state, watch } from "./state.js";
-import { language, t } from "./texts.js";
+import { locale, t } from "./texts.js";
 import { announce, busily, fail, field, toast } from "./ui.js";
 
 // What of a recipe is a request that can be made again.
@@ -151,7 +151,7 @@ export function openViewer(first, { neighbour, left }) {
                 item.recipe?.steps &&
                     fact(t("fact.steps"), t("plan.steps", { n: item.recipe.steps }), " · ", item.recipe.sampler),
                 item.recipe?.negative_prompt && fact(t("create.negative"), item.recipe.negative_prompt),
-                fact(t("fact.date"), date(item.created_at, language)),
+                fact(t("fact.date"), date(item.created_at, locale)),
             ),
             field(t("viewer.title"), title),
             field(t("viewer.tags"), tags, { hint: t("viewer.tags_hint") }),

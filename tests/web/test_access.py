@@ -66,6 +66,14 @@ class Access(BrowserCase):
             page.keyboard.press("Enter")
             expect(page.locator(".picture p")).to_have_text("area painted")
 
+    def test_who_wants_no_motion_sees_none(self):
+        with Serve() as rig, self.visit(rig, reduced_motion="reduce") as page:
+            rig.post("/engine/stop")  # so that it waits
+            page.fill("textarea >> nth=0", "A red apple.")
+            page.keyboard.press("Control+Enter")
+            expect(page.locator(".frame.waiting")).to_be_visible()
+            page.wait_for_function("document.getAnimations().every((one) => one.playState !== 'running')")
+
     def test_every_screen_fits_a_phone(self):
         phone = {"width": 360, "height": 740, "has_touch": True, "is_mobile": True}
         with Serve() as rig:

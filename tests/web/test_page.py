@@ -167,6 +167,8 @@ class Page(BrowserCase):
             expect(page.locator(".progress strong")).to_contain_text("Step")
             rig.end(signal.SIGKILL)
             expect(page.locator("#lost")).to_be_visible()
+            # Its icon does not come from the service that is gone.
+            self.assertGreater(page.locator("#lost use").evaluate("(one) => one.getBBox().width"), 0)
             shot(page, "lost")
             rig.begin()
             expect(page.locator("#lost")).to_be_hidden()

@@ -76,6 +76,9 @@ class Pictures(BrowserCase):
                 page.get_by_label("Soft edge").fill("12")
                 expect(page.locator(".editor output").last).to_have_text("12 px")
                 shot(page, "mask-soft")
+                page.keyboard.press("Escape")  # which is not to lose what was painted
+                page.click("dialog:not(.editor) >> text=Cancel")
+                expect(page.locator("[aria-label=Undo]")).to_be_enabled()
                 page.click(".editor >> text=Use")
                 expect(page.locator(".plan")).to_contain_text("Inpaint")
                 page.click("button[type=submit]")
