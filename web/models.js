@@ -329,7 +329,8 @@ const usableRow = (profile) =>
     el(
         "div",
         { class: "row" },
-        el("span", {}, icon("check"), t("download.usable", { name: profile.title ?? profile.name })),
+        icon("check"),
+        el("span", {}, t("download.usable", { name: profile.title ?? profile.name })),
         profile.active
             ? el("span", { class: "chip good" }, t("models.active"))
             : button(t("models.activate"), activation(profile), { kind: "small" }),

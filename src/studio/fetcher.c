@@ -21,7 +21,7 @@ struct kn_fetcher {
     json_t *row; /* of the one that runs, as it was told; NULL: none runs */
     bool wanted; /* what has come of it may stay */
 
-    json_t *arrivals; /* names of the profiles that are new with it; NULL: none */
+    json_t *arrivals; /* names of the profiles that are new with it, until they are told; NULL: none */
     kn_error unsettled;
 
     kn_fetch order;
@@ -175,15 +175,22 @@ void kn_fetcher_look(kn_fetcher *f) {
 
 /* What cannot be done now is done at the next start. In the disk's thread, and at the start. */
 static void settle(kn_fetcher *f, kn_store *store) {
-    json_decref(f->arrivals);
     f->arrivals = json_array();
-    f->unsettled = (kn_error){ 0 };
     kn_arrivals_settle(store, f->all, f->studio->setup.models_toml, f->arrivals, &f->unsettled);
 }
 
-static void log_unsettled(const kn_fetcher *f) {
+static void tell_of_model(kn_fetcher *f, const char *id) {
+    kn_studio_tell(f->studio, KN_EVENT_MODELS_UPDATED, id, json_pack("{s:s}", "id", id));
+}
+
+static void tell_arrivals(kn_fetcher *f) {
+    for (size_t i = 0; !f->closed && i < json_array_size(f->arrivals); i++)
+        tell_of_model(f, json_string_value(json_array_get(f->arrivals, i)));
     if (f->unsettled.code)
         kn_studio_log(f->studio, "studio: no profile for what was downloaded: %s", f->unsettled.text);
+    json_decref(f->arrivals);
+    f->arrivals = NULL;
+    f->unsettled = (kn_error){ 0 };
 }
 
 static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
@@ -204,23 +211,16 @@ static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     return ok;
 }
 
-static void tell_of_model(kn_fetcher *f, const char *id) {
-    kn_studio_tell(f->studio, KN_EVENT_MODELS_UPDATED, id, json_pack("{s:s}", "id", id));
-}
-
 static void back_end(kn_errand *e) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     f->busy = false;
     if (!e->ok)
         kn_studio_log(f->studio, "studio: the end of a download cannot be written down: %s", e->err.text);
-    log_unsettled(f);
     if (!f->closed && f->wanted)
         kn_studio_tell(f->studio, KN_EVENT_DOWNLOAD_UPDATED, f->work.id, json_incref(f->row));
-    if (!f->closed && f->ok) {
+    if (!f->closed && f->ok)
         tell_of_model(f, f->work.artifact);
-        for (size_t i = 0; i < json_array_size(f->arrivals); i++)
-            tell_of_model(f, json_string_value(json_array_get(f->arrivals, i)));
-    }
+    tell_arrivals(f);
     json_decref(f->row);
     f->row = NULL;
     kn_download_work_free(&f->work);
@@ -280,7 +280,7 @@ bool kn_fetcher_new(kn_studio *s, kn_fetcher **ret, kn_error *err) {
         return false;
     }
     settle(f, s->store); /* a service was killed between a download's end and this */
-    log_unsettled(f);
+    tell_arrivals(f);
     *ret = f;
     return true;
 }

@@ -1,16 +1,28 @@
-/* Any bytes as the catalogue of what can be downloaded: what is taken makes addresses that lead nowhere else. What does
- * not begin as JSON is an address that a server leads to. */
+/* Any bytes as the catalogue of what can be downloaded: what is taken makes addresses that lead nowhere else, and its
+ * collections are of models that there are. What does not begin as JSON is an address that a server leads to. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "catalog/origin.h"
+#include "pipelines/registry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Whether a part of the path is "..", or hidden. */
 static bool has_dots(const char *path) {
     return path[0] == '.' || strstr(path, "/.");
+}
+
+static void check_models(const kn_collections *c) {
+    for (size_t i = 0; i < c->collection_count; i++) {
+        const kn_collection *of = &c->collections[i];
+        if (kn_variant_find(of->model, of->variant->name) != of->variant || strlen(of->id) >= KN_COLLECTION_ID_BYTES)
+            abort();
+        for (size_t k = 0; k < of->count; k++)
+            if (!kn_collection_has(of, of->artifacts[k]))
+                abort();
+    }
 }
 
 static void check(const kn_collections *c) {
@@ -51,10 +63,12 @@ static void follow(const char *text, size_t len) {
 static void read_catalogue(const char *text, size_t len) {
     kn_error err = { 0 };
     kn_collections *c = NULL;
-    if (kn_collections_read(text, len, &c, &err))
+    if (kn_collections_read(text, len, &c, &err)) {
         check(c);
-    else if (err.code == KN_OK)
+        check_models(c);
+    } else if (err.code == KN_OK) {
         abort();
+    }
     kn_collections_free(c);
 }
 

@@ -17,15 +17,15 @@
     "{\"id\":\"" id "\",\"title\":\"The " id " model\",\"model\":\"qwen-image\",\"variant\":\"rescaled\","             \
     "\"artifacts\":[" parts "]}"
 
-static const char catalogue[] =
-    "{\"domains\":[\"a.b\"],\"base\":\"https://a.b\","
-    "\"licences\":[{\"id\":\"l\",\"title\":\"L\",\"page\":\"https://l\"}],"
-    "\"artifacts\":[" ARTIFACT("pen", "diffusion") "," ARTIFACT("brush", "diffusion") "," ARTIFACT(
-        "reader", "text_encoder") "," ARTIFACT("eye",
-                                               "vae") "],"
-                                                      "\"collections\":[" COLLECTION("pens", "\"pen\",\"reader\","
-                                                                                             "\"eye\"") "," COLLECTION(
-                                                          "brushes", "\"brush\",\"reader\",\"eye\"") "]}";
+#define ARTIFACTS                                                                                                      \
+    ARTIFACT("pen", "diffusion")                                                                                       \
+    "," ARTIFACT("brush", "diffusion") "," ARTIFACT("reader", "text_encoder") "," ARTIFACT("eye", "vae")
+#define COLLECTIONS                                                                                                    \
+    COLLECTION("pens", "\"pen\",\"reader\",\"eye\"") "," COLLECTION("brushes", "\"brush\",\"reader\",\"eye\"")
+
+static const char catalogue[] = "{\"domains\":[\"a.b\"],\"base\":\"https://a.b\","
+                                "\"licences\":[{\"id\":\"l\",\"title\":\"L\",\"page\":\"https://l\"}],"
+                                "\"artifacts\":[" ARTIFACTS "],\"collections\":[" COLLECTIONS "]}";
 
 static kn_collections *all;
 static char models[100]; /* a directory for them */
@@ -365,6 +365,7 @@ static void what_an_earlier_version_has_fetched_gets_its_profile(void **state) {
     kn_store *s = open_store();
     fetch_pens(s);
     GOOD(kn_store_do(s, &err, NULL, "ALTER TABLE downloads DROP COLUMN profiles", ""));
+    GOOD(kn_store_do(s, &err, NULL, "DROP TABLE sessions", ""));
     GOOD(kn_store_do(s, &err, NULL, "PRAGMA user_version = 3", ""));
     kn_store_close(s);
     s = open_store();
