@@ -301,6 +301,15 @@ class Starting(Workers):
         self.assertFalse(server.accepts(server.listen))
         self.no_worker_is_left(server)
 
+    def test_port(self):
+        """none_begins_where_an_address_of_the_server_is_in_use"""
+        for port in self.ports[1:]:
+            with socket.create_server(("127.0.0.1", port)):
+                server = Server(self, **self.managed())
+                self.assertEqual(server.process.wait(PATIENCE), 1)
+            self.assertIn(f"cannot listen on 127.0.0.1:{port}", server.text())
+        self.assertEqual(self.notes(), [])
+
     def test_devices(self):
         """a_worker_with_another_device_is_refused_before_anybody_is_let_in"""
         self.refuses("wrong_backend", devices=['id=0 library=CUDA pci_id=0000:04:00.0'])
