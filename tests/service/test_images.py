@@ -212,6 +212,21 @@ class Drawn(Pictures, Case):
             server.wait_idle()
         self.assertEqual(self.draw(server, "{")[0], 400)
 
+    def test_eight(self):
+        """of_eight_at_once_each_gets_its_own_or_is_told_to_come_later"""
+        server = self.serve(image={})
+        answers = [self.in_background(self.draw, server, text(seed=str(seed), height=64 + 16 * seed))
+                   for seed in range(8)]
+        drawn = 0
+        for seed, answer in enumerate(answers):
+            status, headers, body = answer()
+            if status == 200:
+                drawn += 1
+                self.assertEqual((headers["X-Kuno-Seed"], body[20:24]), (str(seed), (64 + 16 * seed).to_bytes(4, "big")))
+            else:
+                self.assertEqual((status, json.loads(body)["code"], headers["Retry-After"]), (429, "image_busy", "5"))
+        self.assertGreater(drawn, 0)
+
     def start_half(self, server):
         s = socket.create_connection(("127.0.0.1", server.control), PATIENCE)
         s.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"

@@ -12,8 +12,8 @@ MIB = 1 << 20
 CONTEXT = 300  # bytes of what came before in which a pattern may begin
 
 
-def resident_bytes(rig):
-    with open(f"/proc/{rig.process.pid}/statm") as file:
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
