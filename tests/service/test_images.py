@@ -222,7 +222,8 @@ class Drawn(Pictures, Case):
             status, headers, body = answer()
             if status == 200:
                 drawn += 1
-                self.assertEqual((headers["X-Kuno-Seed"], body[20:24]), (str(seed), (64 + 16 * seed).to_bytes(4, "big")))
+                height = int.from_bytes(body[20:24], "big")  # as the PNG says
+                self.assertEqual((headers["X-Kuno-Seed"], height), (str(seed), 64 + 16 * seed))
             else:
                 self.assertEqual((status, json.loads(body)["code"], headers["Retry-After"]), (429, "image_busy", "5"))
         self.assertGreater(drawn, 0)

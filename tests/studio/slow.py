@@ -31,8 +31,9 @@ class Client:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(("127.0.0.1", rig.port))
-        self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer {TOKEN}"
-                            f"\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        head = (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n")
+        self.socket.sendall(head.encode() + data)
         self.got = bytearray()
 
     def __enter__(self):

@@ -178,8 +178,8 @@ class Life(unittest.TestCase):
             with contextlib.closing(sqlite3.connect(path)) as other, other:
                 columns = "kind, state, created_ms, request, plan, units, seeds, notes, wish"
                 other.execute(f"WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {limit})"
-                              f" INSERT INTO jobs (id, {columns}) SELECT substr(id, 1, 24) || printf('%06d', i), {columns}"
-                              " FROM n, jobs")
+                              f" INSERT INTO jobs (id, {columns})"
+                              f" SELECT substr(id, 1, 24) || printf('%06d', i), {columns} FROM n, jobs")
             for answer in (rig.post("/jobs", {"prompt": "one more"}),
                            rig.send("POST", "/sdapi/v1/txt2img", {"prompt": "one more"})):
                 self.assertEqual((answer.status, answer.headers["Retry-After"]), (429, "2"), answer.body)

@@ -81,7 +81,7 @@ class Slow(Readers):
             lengths = [one.read_head() for one in slow]
             with slowly(slow):
                 self.check_others(rig)
-            self.assertLess(resident_bytes(rig.process.pid) - before, OTHER)  # of more than 60 MiB that they have asked for
+            self.assertLess(resident_bytes(rig.process.pid) - before, OTHER)  # of more than 60 MiB that they wait for
             self.assertEqual(slow[0].read_body(lengths[0]), pictures[0])
 
     def test_pictures_in_answers_of_other_apis_are_held_once_and_their_requests_not_at_all(self):
