@@ -328,7 +328,8 @@ class Starting(Workers):
 
     def test_missing(self):
         """so_is_one_that_is_not_there"""
-        for told, change in (("cannot_start", lambda: self.executable.write_bytes(b"\0")),
+        for told, change in (("cannot_start", lambda: self.executable.write_bytes(b"\x7fELF")),
+                             ("cannot be executed", lambda: self.executable.write_bytes(b"\0")),
                              (f"'{self.executable}': does not exist", self.executable.unlink)):
             change()
             server = Server(self, **self.managed())
