@@ -363,7 +363,8 @@ class Raw(Cases):
             self.assertEqual(self.answered(f"{head}\r\n\r\n{body}".encode()), statuses, what)
         lines = f"{self.HEALTH}\n{own['Host']}\n\n"
         self.assertEqual(self.answered(lines.encode()), [400])
-        self.assertEqual(self.rig.get("/engine")["state"], "ready")  # nobody has stopped it
+        ended = self.rig.ended(self.newest()["id"])  # nobody has stopped the engine
+        self.assertEqual((ended["request"]["prompt"], ended["state"]), ("a boat", "completed"))
 
 
 class Service(Cases):
