@@ -30,27 +30,28 @@ __attribute__((constructor)) static void open_clock(void) {
     close(fd);
 }
 
-int clock_gettime(clockid_t clock, struct timespec *ret) {
-    long failed = syscall(SYS_clock_gettime, clock, ret);
-    if (!failed && fast_s && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI))
-        ret->tv_sec += (time_t)*fast_s;
+/* Parameters have the names that the system's headers give them. */
+int clock_gettime(clockid_t clock_id, struct timespec *tp) {
+    long failed = syscall(SYS_clock_gettime, clock_id, tp);
+    if (!failed && fast_s && (clock_id == CLOCK_REALTIME || clock_id == CLOCK_REALTIME_COARSE || clock_id == CLOCK_TAI))
+        tp->tv_sec += (time_t)*fast_s;
     return (int)failed;
 }
 
-time_t time(time_t *ret) {
+time_t time(time_t *timer) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    if (ret)
-        *ret = t.tv_sec;
+    if (timer)
+        *timer = t.tv_sec;
     return t.tv_sec;
 }
 
-int gettimeofday(struct timeval *restrict ret, void *restrict zone) {
+int gettimeofday(struct timeval *restrict tv, void *restrict tz) {
     struct timespec t;
-    (void)zone;
+    (void)tz;
     clock_gettime(CLOCK_REALTIME, &t);
-    ret->tv_sec = t.tv_sec;
-    ret->tv_usec = t.tv_nsec / 1000;
+    tv->tv_sec = t.tv_sec;
+    tv->tv_usec = t.tv_nsec / 1000;
     return 0;
 }
 
@@ -61,17 +62,17 @@ static int is_over(const struct timespec *until) {
 }
 
 /* Which of the clocks it is a moment of can be seen from the moment alone. */
-int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict lock,
-                           const struct timespec *restrict until) {
-    if (until->tv_sec < longest_up_s)
-        return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, until);
-    while (!is_over(until)) {
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict abstime) {
+    if (abstime->tv_sec < longest_up_s)
+        return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, abstime);
+    while (!is_over(abstime)) {
         struct timespec look;
         clock_gettime(CLOCK_MONOTONIC, &look);
         look.tv_nsec += (long)LOOK_MS * NS_PER_MS;
         look.tv_sec += look.tv_nsec / NS_PER_S;
         look.tv_nsec %= NS_PER_S;
-        int result = pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &look);
+        int result = pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, &look);
         if (result != ETIMEDOUT)
             return result;
     }

@@ -162,6 +162,13 @@ static void workers_have_started(void *ctx, const kn_error *failure) {
         g->failed(g->log_ctx, &err);
 }
 
+/* Looked at before anything begins: workers and the studio begin before somebody listens there. */
+static bool may_listen(const kn_gateway *g, kn_error *err) {
+    const kn_config *c = g->config;
+    return kn_server_may_listen(&c->control, err) && kn_server_may_listen(&c->listen, err) &&
+           (!c->studio.len || kn_server_may_listen(&c->studio, err));
+}
+
 /* Nobody is let in before every worker is known to be on its own device. */
 static bool begin(kn_gateway *g, kn_error *err) {
     if (!g->managed)
@@ -184,7 +191,7 @@ bool kn_gateway_new(const kn_gateway_setup *setup, kn_gateway **ret, kn_error *e
     g->started_s = kn_date_now();
     g->stop_timer.fired = drain_time_is_over;
     snprintf(g->guard.token, sizeof g->guard.token, "%s", setup->token);
-    if (!open_state(g, err) || !make_parts(g, err) || !make_servers(g, err) || !begin(g, err)) {
+    if (!open_state(g, err) || !may_listen(g, err) || !make_parts(g, err) || !make_servers(g, err) || !begin(g, err)) {
         kn_gateway_free(g);
         return false;
     }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "http/client.h"
+#include "http/owner.h"
 
 enum {
     BACKLOG = 4096,
@@ -216,13 +217,18 @@ static void remove_stale(const kn_address *a) {
     close(fd);
 }
 
-static int open_listener(const kn_address *a, kn_address *ret_address, kn_error *err) {
+static bool fail_to_listen(const kn_address *a, int why, kn_error *err) {
+    if (why != EADDRINUSE)
+        return kn_fail(err, KN_E_IO, "cannot listen on %s: %s", kn_address_print(a).text, strerror(why));
+    return kn_fail(err, KN_E_IO, "cannot listen on %s: %s; %s listens there", kn_address_print(a).text, strerror(why),
+                   kn_address_owner(a).text);
+}
+
+/* A socket with the address, which does not listen yet; -1: errno says why not. */
+static int open_bound(const kn_address *a) {
     int on = 1, off = 0, silent_s = 60, family = a->storage.ss_family;
-    remove_stale(a);
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    kn_address bound = { .len = sizeof bound.storage };
-    bool good = fd >= 0;
-    if (good && family != AF_UNIX) {
+    if (fd >= 0 && family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         /* Accepted sockets inherit these. A machine that is gone without a word is noticed although we only wait for
          * others. */
@@ -230,18 +236,36 @@ static int open_listener(const kn_address *a, kn_address *ret_address, kn_error 
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &silent_s, sizeof silent_s);
     }
-    if (good && family == AF_INET6)
+    if (fd >= 0 && family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    good = good && !bind(fd, (const struct sockaddr *)&a->storage, a->len) && !listen(fd, BACKLOG) &&
-           !getsockname(fd, (struct sockaddr *)&bound.storage, &bound.len);
-    if (good) {
+    if (fd < 0 || !bind(fd, (const struct sockaddr *)&a->storage, a->len))
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+bool kn_server_may_listen(const kn_address *a, kn_error *err) {
+    if (a->storage.ss_family == AF_UNIX) /* having it for a moment would leave a file */
+        return true;
+    int fd = open_bound(a);
+    if (fd < 0)
+        return fail_to_listen(a, errno, err);
+    close(fd);
+    return true;
+}
+
+static int open_listener(const kn_address *a, kn_address *ret_address, kn_error *err) {
+    kn_address bound = { .len = sizeof bound.storage };
+    remove_stale(a);
+    int fd = open_bound(a);
+    if (fd >= 0 && !listen(fd, BACKLOG) && !getsockname(fd, (struct sockaddr *)&bound.storage, &bound.len)) {
         if (ret_address)
             *ret_address = bound;
         return fd;
     }
-    int why = errno;
-    kn_fail(err, KN_E_IO, "cannot listen on %s: %s%s", kn_address_print(a).text, strerror(why),
-            why == EADDRINUSE ? "; another program listens there" : "");
+    fail_to_listen(a, errno, err);
     if (fd >= 0)
         close(fd);
     return -1;

@@ -72,6 +72,9 @@ void kn_server_free(kn_server *s);
 bool kn_server_listen(kn_server *s, const kn_address *address, const kn_service *service, void *ctx,
                       kn_address *ret_address, kn_error *err);
 
+/* Whether that would succeed now; nothing is kept. */
+bool kn_server_may_listen(const kn_address *address, kn_error *err);
+
 /* Serves a connection that came in another way; takes over the descriptor also when it fails. `peer` may be NULL. */
 bool kn_server_adopt(kn_server *s, int fd, const kn_address *peer, const kn_service *service, void *ctx, kn_error *err);
 

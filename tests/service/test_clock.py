@@ -1,4 +1,4 @@
-"""The clock on the wall is set back, or forward, while the server works: its limits of time are those that were said."""
+"""The clock on the wall is set back, or forward, while the server works: its limits of time are as they were said."""
 
 import contextlib
 import email.utils

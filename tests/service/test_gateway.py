@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import select
 import signal
 import socket
@@ -607,11 +608,16 @@ class Life(Case):
             self.assertIn(word, text)
 
     def test_port(self):
-        """a_port_in_use_is_told_with_its_address"""
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", self.ports[1]))
-            taken.listen()
-            self.refused(Server(self), "cannot listen", f"127.0.0.1:{self.ports[1]}")
+        """a_port_in_use_is_told_with_its_address_and_its_owner_before_anything_is_begun"""
+        command = pathlib.Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+        studio = free_ports(1)[0]
+        for port in (*self.ports[1:], studio):
+            with socket.create_server(("127.0.0.1", port)):
+                server = Server(self, studio={"listen": f"127.0.0.1:{studio}"})
+                self.refused(server, f"cannot listen on 127.0.0.1:{port}: Address already in use; ",
+                             f"; '{command}' (process {os.getpid()}) listens there")
+                self.assertFalse((server.state / "studio").exists())
+                self.assertNotIn("clients of Ollama at", server.text())
 
     def test_lock(self):
         """one_process_uses_a_state_directory"""

@@ -301,6 +301,15 @@ class Starting(Workers):
         self.assertFalse(server.accepts(server.listen))
         self.no_worker_is_left(server)
 
+    def test_port(self):
+        """none_begins_where_an_address_of_the_server_is_in_use"""
+        for port in self.ports[1:]:
+            with socket.create_server(("127.0.0.1", port)):
+                server = Server(self, **self.managed())
+                self.assertEqual(server.process.wait(PATIENCE), 1)
+            self.assertIn(f"cannot listen on 127.0.0.1:{port}", server.text())
+        self.assertEqual(self.notes(), [])
+
     def test_devices(self):
         """a_worker_with_another_device_is_refused_before_anybody_is_let_in"""
         self.refuses("wrong_backend", devices=['id=0 library=CUDA pci_id=0000:04:00.0'])
@@ -319,7 +328,8 @@ class Starting(Workers):
 
     def test_missing(self):
         """so_is_one_that_is_not_there"""
-        for told, change in (("cannot_start", lambda: self.executable.write_bytes(b"\0")),
+        for told, change in (("cannot_start", lambda: self.executable.write_bytes(b"\x7fELF")),
+                             ("cannot be executed", lambda: self.executable.write_bytes(b"\0")),
                              (f"'{self.executable}': does not exist", self.executable.unlink)):
             change()
             server = Server(self, **self.managed())

@@ -12,8 +12,8 @@ MIB = 1 << 20
 CONTEXT = 300  # bytes of what came before in which a pattern may begin
 
 
-def resident_bytes(rig):
-    with open(f"/proc/{rig.process.pid}/statm") as file:
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -31,8 +31,9 @@ class Client:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(("127.0.0.1", rig.port))
-        self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer {TOKEN}"
-                            f"\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        head = (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n")
+        self.socket.sendall(head.encode() + data)
         self.got = bytearray()
 
     def __enter__(self):

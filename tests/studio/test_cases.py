@@ -3,6 +3,7 @@ studio: each has its stated result, and the service stays up. As people run it: 
 and the built-in model."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -139,6 +140,38 @@ class Pictures(Cases):
         after = [peak_bytes(each) for each in (self.rig.process.pid, *self.rig.workers())]
         self.assertEqual(len(before), len(after))
         self.assertLess(max(b - a for a, b in zip(before, after)), BOMB_BYTES)
+
+
+class Workflows(Cases):
+    """Graphs of ComfyUI in pictures."""
+
+    SEEDS = {"plain-ok.png": "684489560344628", "ztxt-ok.png": "7", "seed-u64.png": "18446744073709551615"}
+    REFUSED = {"lora-active.png": "unsupported node LoraLoaderModelOnly (10)",
+               "cycle.png": "cycle in the workflow at KSampler (5)",
+               "dup-keys.png": "the workflow has the key 'seed' twice in one object", "crc.png": "CRC error"}
+
+    def inspect(self, name):
+        data = (GOLDEN / "workflow" / "cases" / name).read_bytes()
+        answer = self.rig.post("/recipes/inspect", data, type="image/png")
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def test_graphs_have_their_stated_result(self):
+        for name, seed in self.SEEDS.items():
+            told = self.inspect(name)
+            self.assertEqual({key: told["raw"][key] for key in ("seed", "width", "height", "steps", "cfg")},
+                             {"seed": seed, "width": 832, "height": 1248, "steps": 20, "cfg": 5})
+            size = {"mode": "custom", "width": 832, "height": 1248}
+            self.assertEqual((told["recipe"]["size"], told["unsupported"]), (size, []))
+            # A seed that no job can have is shown, and in no request.
+            self.assertEqual(told["recipe"].get("seed", "18446744073709551615"), seed)
+            self.assertEqual("seed_exceeds_signed_64_bit" in {note["code"] for note in told["notes"]},
+                             "seed" not in told["recipe"])
+        for name, why in self.REFUSED.items():
+            told = self.inspect(name)
+            self.assertIsNone(told["recipe"])
+            self.assertEqual([(one["code"], why in one["message"]) for one in told["unsupported"]],
+                             [("workflow_unsupported", True)])
 
 
 class Requests(Cases):
@@ -280,6 +313,58 @@ class Names(Cases):
         for name in os.listdir(os.path.join(self.rig.folder, "studio", "gallery")):
             self.assertRegex(name, r"^img_[0-9a-z]{26}[^/\x00-\x1f\u202e]*\.(png|json)$")
             self.assertLess(len(name.encode()), 110)
+
+
+class Raw(Cases):
+    """Bytes as they are, at the studio's door: those that are a request in more than one way, or in none."""
+
+    HEALTH, ORDER = "GET /api/v1/health HTTP/1.1", "POST /api/v1/jobs HTTP/1.1"
+    JSON, BODY = "Content-Type: application/json", '{"prompt":"a boat"}'
+    # What it is, the lines of its head, where "Host" and "Token" stand for ours, its body, and how it is answered.
+    ROWS = (
+        ("lengths and chunks", [ORDER, "Host", "Token", "Content-Length: 4", "Transfer-Encoding: chunked"],
+         "0\r\n\r\nGET /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", [400]),
+        ("two lengths", [ORDER, "Host", "Token", JSON, "Content-Length: 5", "Content-Length: 19"], BODY, [400]),
+        ("a chunk over 64 bits", [ORDER, "Host", "Token", JSON, "Transfer-Encoding: chunked"],
+         "FFFFFFFFFFFFFFFFF\r\nx\r\n0\r\n\r\n", [400]),
+        ("no host", [HEALTH, "Connection: close"], "", [400]),
+        ("a foreign host", [HEALTH, "Host: evil.example:11434", "Origin: http://evil.example:11434",
+                            "Connection: close"], "", [421]),
+        ("a frame in a sandbox", ["POST /api/v1/engine/stop HTTP/1.1", "Host", "Token", "Origin: null",
+                                  "Content-Length: 0", "Connection: close"], "", [403]),
+        ("a header of 100 kB", [HEALTH, "Host", "X-Long: " + "a" * 100_000], "", [431]),
+        ("two at once", [HEALTH, "Host"],
+         "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", [200, 421]),
+        ("dots in the path", ["GET /gallery/../../etc/passwd HTTP/1.1", "Host", "Token", "Connection: close"], "",
+         [400]),
+        ("dots in disguise", ["GET /api/v1/gallery/%2e%2e%2f%2e%2e%2fpasswd/content HTTP/1.1", "Host", "Token",
+                              "Connection: close"], "", [400]),
+        ("an upgrade", ["GET /api/v1/events HTTP/1.1", "Host", "Token", "Connection: Upgrade", "Upgrade: websocket"],
+         "", [501]),
+        ("who waits to be told to go on", [ORDER, "Host", "Token", JSON, "Expect: 100-continue", "Content-Length: 19",
+                                           "Connection: close"], BODY, [100, 202]),
+    )
+
+    def answered(self, data):
+        """The statuses of all that comes until the server closes the connection."""
+        got = b""
+        with socket.create_connection(("127.0.0.1", self.rig.port), 60) as client:
+            with contextlib.suppress(ConnectionError):  # it may close before it has read all
+                client.sendall(data)
+            while piece := client.recv(65536):
+                got += piece
+        return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) [A-Z]", got)]
+
+    def test_bytes_have_their_stated_result(self):
+        own = {"Host": f"Host: 127.0.0.1:{self.rig.port}", "Token": f"Authorization: Bearer {TOKEN}"}
+        self.rig.ended(self.rig.job("a boat"))
+        for what, lines, body, statuses in self.ROWS:
+            head = "\r\n".join(own.get(line, line) for line in lines)
+            self.assertEqual(self.answered(f"{head}\r\n\r\n{body}".encode()), statuses, what)
+        lines = f"{self.HEALTH}\n{own['Host']}\n\n"
+        self.assertEqual(self.answered(lines.encode()), [400])
+        ended = self.rig.ended(self.newest()["id"])  # nobody has stopped the engine
+        self.assertEqual((ended["request"]["prompt"], ended["state"]), ("a boat", "completed"))
 
 
 class Service(Cases):

@@ -1,5 +1,6 @@
 """What the studio survives: many clients, being killed, storage that is not there, slow readers."""
 
+import contextlib
 import os
 import random
 import re
@@ -13,7 +14,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
-from studio.slow import Client
+from studio.slow import Client, resident_bytes
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
 CLIENTS = int(os.environ.get("STUDIO_CLIENTS", "15"))
@@ -168,13 +169,29 @@ class Life(unittest.TestCase):
             self.assertEqual(checks["database"], "warning")
             self.assertEqual(rig.ended(rig.job())["state"], "completed")
 
+    def test_the_queue_has_an_end_that_is_told(self):
+        with Rig() as rig:
+            self.assertEqual(rig.post("/engine/stop").status, 202)
+            first = rig.job("the first")
+            limit = rig.get("/capabilities")["limits"]["queue_limit"]
+            path = os.path.join(rig.folder, "studio", "studio.db")
+            with contextlib.closing(sqlite3.connect(path)) as other, other:
+                columns = "kind, state, created_ms, request, plan, units, seeds, notes, wish"
+                other.execute(f"WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {limit})"
+                              f" INSERT INTO jobs (id, {columns})"
+                              f" SELECT substr(id, 1, 24) || printf('%06d', i), {columns} FROM n, jobs")
+            for answer in (rig.post("/jobs", {"prompt": "one more"}),
+                           rig.send("POST", "/sdapi/v1/txt2img", {"prompt": "one more"})):
+                self.assertEqual((answer.status, answer.headers["Retry-After"]), (429, "2"), answer.body)
+            self.assertEqual(rig.post(f"/jobs/{first}/cancel")["state"], "cancelled")
+            self.assertEqual(rig.post("/jobs", {"prompt": "one more"}).status, 202)
+
     def test_a_slow_reader_takes_no_memory_and_holds_nobody(self):
         with Rig() as rig:
             picture = png(3000, 3000, 1) + os.urandom(16 << 20)
             own = rig.post("/inputs", picture, type="image/png")
             self.assertEqual(own.status, 201)
-            with open(f"/proc/{rig.process.pid}/statm") as file:
-                before = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            before = resident_bytes(rig.process.pid)
             slow = []
             for _ in range(8):
                 client = socket.create_connection(("127.0.0.1", rig.port))
@@ -184,9 +201,7 @@ class Life(unittest.TestCase):
                 slow.append(client)
             time.sleep(0.5)
             self.assertEqual(rig.ended(rig.job())["state"], "completed")
-            with open(f"/proc/{rig.process.pid}/statm") as file:
-                now = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            self.assertLess(now - before, 8 * (4 << 20))
+            self.assertLess(resident_bytes(rig.process.pid) - before, 8 * (4 << 20))
             for client in slow:
                 client.close()
             self.assertEqual(len(rig.get(f"/inputs/{own['input_id']}/content").body), len(picture))

@@ -76,12 +76,12 @@ class Slow(Readers):
             pictures = [rig.send("GET", path).body for path in paths]
             self.assertGreater(min(map(len, pictures)), 4 * MIB)
             self.check_others(rig)
-            before = resident_bytes(rig)
+            before = resident_bytes(rig.process.pid)
             slow = [stack.enter_context(Client(rig, "GET", path)) for path in paths * 5]
             lengths = [one.read_head() for one in slow]
             with slowly(slow):
                 self.check_others(rig)
-            self.assertLess(resident_bytes(rig) - before, OTHER)  # of more than 60 MiB that they have asked for
+            self.assertLess(resident_bytes(rig.process.pid) - before, OTHER)  # of more than 60 MiB that they wait for
             self.assertEqual(slow[0].read_body(lengths[0]), pictures[0])
 
     def test_pictures_in_answers_of_other_apis_are_held_once_and_their_requests_not_at_all(self):
@@ -90,7 +90,7 @@ class Slow(Readers):
             path = "/sdapi/v1/extra-single-image"
             whole = rig.send("POST", path, order).body
             self.check_others(rig)
-            before, slow = resident_bytes(rig), []
+            before, slow = resident_bytes(rig.process.pid), []
             for _ in range(3):  # of requests that are so large, two are read at a time
                 with slowly(slow):
                     client = stack.enter_context(Client(rig, "POST", path, order))
@@ -98,21 +98,21 @@ class Slow(Readers):
                 slow.append(client)
             with slowly(slow):
                 self.check_others(rig)
-            self.assertLess(resident_bytes(rig) - before, len(slow) * len(whole) + OTHER)
+            self.assertLess(resident_bytes(rig.process.pid) - before, len(slow) * len(whole) + OTHER)
             answer = slow[0].read_body(len(whole))
             self.assertEqual(json.loads(answer)["image"], json.loads(whole)["image"])
 
     def test_events_that_are_read_slowly_are_all_there(self):
         with Serve() as rig, contextlib.ExitStack() as stack:
             self.check_others(rig)
-            before = resident_bytes(rig)
+            before = resident_bytes(rig.process.pid)
             slow = [stack.enter_context(Client(rig, "GET", "/api/v1/events")) for _ in range(8)]
             slow += [stack.enter_context(Client(rig, "POST", "/v1/images/generations", STREAMED)) for _ in range(2)]
             for one in slow:
                 one.read_head()
             with slowly(slow):
                 self.check_others(rig)
-            self.assertLess(resident_bytes(rig) - before, OTHER)
+            self.assertLess(resident_bytes(rig.process.pid) - before, OTHER)
             for one in slow[:8]:
                 for _ in range(4):  # those of the streams, and of the others
                     one.read_until(rb"event: job\.completed\n")

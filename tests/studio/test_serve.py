@@ -13,8 +13,10 @@ import unittest
 
 import tap
 from cli.png import Picture, coloured
-from studio.rig import TOKEN, png
+from studio import agreement
+from studio.rig import PATIENCE, TOKEN, png
 from studio.serve import PROGRAM, Serve
+from studio.slow import resident_bytes
 from workers.jpeg import Hdr
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden")
@@ -307,15 +309,20 @@ class Pictures(unittest.TestCase):
             for path in kept:
                 self.assertRegex(path, r"^studio/(studio\.db|gallery/)")
 
-    def test_a_running_job_stops_within_a_step(self):
+    def test_a_running_job_stops_within_a_step_and_gives_its_memory_back(self):
         with Serve() as rig:
-            job = rig.job("a boat", batch=8)
+            rig.drawn("a boat")
+            (worker,) = rig.workers()
+            warm = resident_bytes(worker)
+            job = rig.job("a boat", batch=8, size={"mode": "custom", "width": 512, "height": 512})
             rig.running(job)
             begun = time.monotonic()
             self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
             self.assertEqual(rig.ended(job)["state"], "cancelled")
             self.assertLess(time.monotonic() - begun, 10)
             self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
+            self.assertEqual(rig.workers(), [worker])
+            self.assertLess(resident_bytes(worker) - warm, 16 << 20)
 
     def test_a_job_survives_its_worker_and_its_server(self):
         with Serve() as rig:
@@ -331,6 +338,26 @@ class Pictures(unittest.TestCase):
             self.assertEqual([one["seed"] for one in ended["results"]], [str(7 + i) for i in range(8)])
             self.assertEqual(ended["attempts"], 3)
             self.assertEqual(len({one["sha256"] for one in ended["results"]}), 8)
+
+    def test_a_second_signal_ends_it_at_once_and_the_job_that_was_cut_is_drawn_again(self):
+        rig = Serve()
+        try:
+            job, waits = rig.job("a boat", batch=8, preset="quality"), rig.job("waits")
+            rig.running(job)
+            rig.process.send_signal(signal.SIGTERM)
+            end = time.monotonic() + PATIENCE
+            while rig.status()["admission"]["state"] != "draining":
+                self.assertLess(time.monotonic(), end)
+            self.assertEqual(rig.post("/jobs", {"prompt": "too late"}).status, 503)
+            self.assertEqual(rig.end(), 0)
+            states = dict(agreement.rows(rig, "SELECT id, state FROM jobs"))
+            self.assertIn(states.pop(job), ("queued", "running"))
+            self.assertEqual(states, {waits: "queued"})
+            rig.begin()
+            self.assertEqual([rig.ended(one)["state"] for one in (job, waits)], ["completed"] * 2)
+            agreement.check(self, rig)
+        finally:
+            rig.close()
 
     def test_an_orderly_end_waits_for_the_running_job(self):
         rig = Serve()
