@@ -29,6 +29,8 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
         .painter = kn_gateway_painter(setup->gateway),
         .models_toml = c->studio_models,
         .isolation = c->studio_isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
+        .log = setup->log,
+        .log_ctx = setup->ctx,
     };
     if (!kn_http_new(setup->loop, &s->http, err) || !kn_image_runner_new(setup->loop, &worker, &s->runner, err))
         return false;

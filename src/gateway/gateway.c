@@ -118,7 +118,7 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
                       err) ||
         !kn_watcher_new(g->loop, "", &g->watcher, err) ||
         (c->worker_count && !kn_managed_new(g, &limits, &g->managed, err)) || !kn_easel_new(g, &g->easel, err) ||
-        !kn_painter_new(g->loop, (uint64_t)c->image.keep_warm_s * 1000, &g->painter, err) ||
+        !kn_painter_new(g->loop, (uint64_t)c->image.keep_warm_s * 1000, g->log_line, g->log_ctx, &g->painter, err) ||
         !kn_images_new(g, &g->images, err))
         return false;
     kn_watcher_set(g->watcher, g->upstream, g->managed ? kn_managed_crew(g->managed) : NULL);

@@ -18,8 +18,9 @@ struct kn_fetcher {
     kn_errand errand; /* takes the next one, or writes down how one ended */
     bool busy, again; /* it is on its way; it is to be sent once more when it comes back */
     kn_download_work work;
-    json_t *row; /* of the one that runs, as it was told; NULL: none runs */
-    bool wanted; /* what has come of it may stay */
+    json_t *row;   /* of the one that runs, as it was told; NULL: none runs */
+    json_t *found; /* its row, in the hands of the errand until that is back */
+    bool wanted;   /* what has come of it may stay */
 
     json_t *arrivals; /* names of the profiles that are new with it, until they are told; NULL: none */
     kn_error unsettled;
@@ -110,7 +111,15 @@ static json_t *error_json(const kn_fetcher *f) {
 static bool work_take(kn_errand *e, kn_store *store, kn_error *err) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     return kn_downloads_take(store, &f->work, err) &&
-           (!f->work.id[0] || kn_downloads_get(store, f->all, f->work.id, &f->row, err));
+           (!f->work.id[0] || kn_downloads_get(store, f->all, f->work.id, &f->found, err));
+}
+
+static void take_found(kn_fetcher *f) {
+    if (!f->found)
+        return;
+    json_decref(f->row);
+    f->row = f->found;
+    f->found = NULL;
 }
 
 static void look_again(kn_fetcher *f) {
@@ -125,6 +134,7 @@ static void end(kn_fetcher *f);
 static void back_take(kn_errand *e) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     f->busy = false;
+    take_found(f);
     if (f->closed)
         return;
     if (!e->ok)
@@ -196,17 +206,15 @@ static void tell_arrivals(kn_fetcher *f) {
 static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     bool wanted = true;
-    json_t *error = f->ok || f->result.problem == KN_FETCH_STOPPED ? NULL : error_json(f), *row = NULL;
+    json_t *error = f->ok || f->result.problem == KN_FETCH_STOPPED ? NULL : error_json(f);
     bool ok = kn_downloads_end(store, f->work.id, f->ok, f->seen.bytes_done, error, &wanted, err);
     json_decref(error);
     if (ok && !f->ok && !wanted && f->order.artifact)
         kn_fetch_forget(f->order.artifact, f->work.directory, NULL);
     if (ok && f->ok)
         settle(f, store);
-    if (ok && kn_downloads_get(store, f->all, f->work.id, &row, NULL)) {
-        json_decref(f->row);
-        f->row = row;
-    }
+    if (ok) /* else what was told last is all that is known */
+        kn_downloads_get(store, f->all, f->work.id, &f->found, NULL);
     f->wanted = wanted;
     return ok;
 }
@@ -214,6 +222,7 @@ static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
 static void back_end(kn_errand *e) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     f->busy = false;
+    take_found(f);
     if (!e->ok)
         kn_studio_log(f->studio, "studio: the end of a download cannot be written down: %s", e->err.text);
     if (!f->closed && f->wanted)
@@ -298,6 +307,7 @@ void kn_fetcher_free(kn_fetcher *f) {
         return;
     json_decref(f->row);
     json_decref(f->arrivals);
+    json_decref(f->found);
     kn_download_work_free(&f->work);
     kn_origin_close(&f->origin);
     kn_collections_free(f->all);

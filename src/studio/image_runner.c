@@ -519,7 +519,9 @@ bool kn_image_runner_new(kn_loop *l, const kn_image_runner_setup *setup, kn_imag
     r->last = &r->looks;
     const kn_image_process_options eye = { .isolation = setup->isolation,
                                            .keep_warm_ms = LOOK_WARM_MS,
-                                           .deadline_ms = LOOK_WITHIN_MS };
+                                           .deadline_ms = LOOK_WITHIN_MS,
+                                           .log = setup->log,
+                                           .log_ctx = setup->log_ctx };
     if (!kn_image_process_new(l, &eye, &r->eye, err)) {
         kn_image_runner_free(r);
         return false;

@@ -16,6 +16,8 @@ typedef struct kn_image_runner_setup {
     kn_painter *painter;
     const char *models_toml; /* NULL: the user's own */
     kn_isolation isolation;
+    void (*log)(void *ctx, const char *line); /* of whoever looks at pictures; the painter has its own */
+    void *log_ctx;
 } kn_image_runner_setup;
 
 bool kn_image_runner_new(kn_loop *l, const kn_image_runner_setup *setup, kn_image_runner **ret, kn_error *err);

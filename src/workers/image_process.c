@@ -11,7 +11,7 @@
 #include "base/child.h"
 #include "base/json_form.h"
 
-enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, ARGUMENTS = 22 };
+enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, SENTENCE = 80, ARGUMENTS = 22 };
 
 typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
 typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
@@ -43,6 +43,7 @@ struct kn_image_process {
     char line[LINE_BYTES];                       /* of its standard error, so far */
     size_t line_len;
     kn_job_code last_word; /* on it; KN_JOB_CODES: none */
+    bool ready;            /* it has said so: what becomes of its jobs it says there, too */
     bool broken, forced, lost;
 
     struct job *job; /* NULL: none */
@@ -202,6 +203,7 @@ static bool hear_factor(kn_image_process *p) {
 /* False: this has no place here. */
 static bool hear(kn_image_process *p) {
     if (p->reader.kind == KN_FRAME_READY) {
+        p->ready = true;
         snprintf(p->missing, sizeof p->missing, "%s", p->reader.payload.data);
         return true;
     }
@@ -322,19 +324,21 @@ static void close_worker(kn_image_process *p) {
     p->life = GONE;
 }
 
-/* The job that it had, if it has not answered. */
-static void tell_death(kn_image_process *p, int status) {
-    char sentence[80];
-    kn_job_code code = p->job->cancelled ? p->job->why : KN_JOB_FAILED;
+static void describe_end(const kn_image_process *p, int status, char sentence[SENTENCE]) {
     if (p->broken)
-        snprintf(sentence, sizeof sentence, "the image worker did not keep to the protocol and was ended");
+        snprintf(sentence, SENTENCE, "the image worker did not keep to the protocol and was ended");
     else if (p->forced)
-        snprintf(sentence, sizeof sentence, "the image worker did not stop in time and was ended");
+        snprintf(sentence, SENTENCE, "the image worker did not stop in time and was ended");
     else if (status > 128)
-        snprintf(sentence, sizeof sentence, "the image worker was ended by signal %d", status - 128);
+        snprintf(sentence, SENTENCE, "the image worker was ended by signal %d", status - 128);
     else
-        snprintf(sentence, sizeof sentence, "the image worker ended by itself with status %d", status);
-    if (!p->broken && p->last_word != KN_JOB_CODES && p->last_word != KN_JOB_DONE)
+        snprintf(sentence, SENTENCE, "the image worker ended by itself with status %d", status);
+}
+
+/* The job that it had, if it has not answered. */
+static void tell_death(kn_image_process *p, const char *sentence) {
+    kn_job_code code = p->job->cancelled ? p->job->why : KN_JOB_FAILED;
+    if (!p->broken && !p->ready && p->last_word != KN_JOB_CODES && p->last_word != KN_JOB_DONE)
         code = p->last_word;
     p->lost = code == KN_JOB_FAILED && !p->forced;
     fail_job(p, code, sentence);
@@ -353,13 +357,17 @@ static void worker_ended(kn_watch *w, uint32_t events) {
     while (p->err.fd >= 0 && read_errors(p)) {
     }
     close_worker(p);
+    char sentence[SENTENCE];
+    describe_end(p, status, sentence);
+    if (p->options.log && (status || p->broken || p->forced))
+        p->options.log(p->options.log_ctx, sentence);
     if (!p->job)
         return;
     kn_error err = { 0 };
     if (p->job->answered)
         kn_loop_later(p->loop, &p->told);
     else if (was_sent)
-        tell_death(p, status);
+        tell_death(p, sentence);
     else if (!start_job(p, &err)) /* it had come while the last worker was leaving */
         fail_job(p, KN_JOB_FAILED, err.text);
 }
@@ -443,7 +451,7 @@ static bool start_worker(kn_image_process *p, kn_error *err) {
     p->missing[0] = 0;
     p->line_len = 0;
     p->last_word = KN_JOB_CODES;
-    p->broken = p->forced = p->lost = false;
+    p->ready = p->broken = p->forced = p->lost = false;
     p->life = ALIVE;
     return true;
 }

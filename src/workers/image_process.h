@@ -9,7 +9,8 @@
  * What it promises:
  *   - `done` comes exactly once for each job that was taken, never from within a call made here, and afterwards the
  *     worker is idle or gone. Without keep_warm_ms it is gone: who holds the machine for a job may let go.
- *   - A worker that dies, that breaks the protocol or that cannot be started costs the one job.
+ *   - A worker that dies, that breaks the protocol or that cannot be started costs the one job, and its end is told to
+ *     the log, also if it had none.
  *   - A job that is cancelled, or whose time is over, has grace_ms to end; then the process is killed, and the result
  *     says so, as nobody can tell what became of the device.
  *   - Memory is bounded by the limits of frames.h: no more is read than one frame, and a recipe stays the caller's and
@@ -38,9 +39,11 @@ typedef struct kn_image_process_options {
     const char *upscalers; /* a folder of them */
     unsigned threads;
     kn_isolation isolation;
-    uint64_t keep_warm_ms; /* how long an idle worker stays; 0: it goes after each job */
-    uint64_t grace_ms;     /* 0: KN_IMAGE_GRACE_MS */
-    uint64_t deadline_ms;  /* of each job; 0: none */
+    uint64_t keep_warm_ms;                    /* how long an idle worker stays; 0: it goes after each job */
+    uint64_t grace_ms;                        /* 0: KN_IMAGE_GRACE_MS */
+    uint64_t deadline_ms;                     /* of each job; 0: none */
+    void (*log)(void *ctx, const char *line); /* NULL: nobody wants to know how workers end that should not */
+    void *log_ctx;
 } kn_image_process_options;
 
 /* How a job ended. Views are valid during the call. */

@@ -6,6 +6,8 @@
 struct kn_painter {
     kn_image_process *process;
     uint64_t keep_warm_ms;
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
     /* What the worker is, or was. */
     bool known;
     char *config, *upscalers;
@@ -32,7 +34,9 @@ static bool change(kn_painter *p, const kn_painter_needs *n, kn_error *err) {
     kn_image_process_change(p->process, &(kn_image_process_options){ .config = config,
                                                                      .upscalers = upscalers,
                                                                      .isolation = n->isolation,
-                                                                     .keep_warm_ms = p->keep_warm_ms });
+                                                                     .keep_warm_ms = p->keep_warm_ms,
+                                                                     .log = p->log,
+                                                                     .log_ctx = p->log_ctx });
     free(p->config);
     free(p->upscalers);
     p->config = config;
@@ -42,11 +46,12 @@ static bool change(kn_painter *p, const kn_painter_needs *n, kn_error *err) {
     return true;
 }
 
-bool kn_painter_new(kn_loop *l, uint64_t keep_warm_ms, kn_painter **ret, kn_error *err) {
+bool kn_painter_new(kn_loop *l, uint64_t keep_warm_ms, void (*log)(void *ctx, const char *line), void *log_ctx,
+                    kn_painter **ret, kn_error *err) {
     kn_painter *p = calloc(1, sizeof *p);
     if (!p)
         return kn_fail_nomem(err, sizeof *p);
-    p->keep_warm_ms = keep_warm_ms;
+    *p = (kn_painter){ .keep_warm_ms = keep_warm_ms, .log = log, .log_ctx = log_ctx };
     if (!kn_image_process_new(l, &(kn_image_process_options){ .keep_warm_ms = keep_warm_ms }, &p->process, err)) {
         free(p);
         return false;

@@ -21,7 +21,9 @@ typedef struct kn_painter_needs {
 
 typedef struct kn_painter kn_painter;
 
-bool kn_painter_new(kn_loop *l, uint64_t keep_warm_ms, kn_painter **ret, kn_error *err);
+/* log: of workers that end as they should not (image_process.h). */
+bool kn_painter_new(kn_loop *l, uint64_t keep_warm_ms, void (*log)(void *ctx, const char *line), void *log_ctx,
+                    kn_painter **ret, kn_error *err);
 void kn_painter_free(kn_painter *p); /* NULL is fine */
 
 /* As kn_image_process_draw, and so is what follows. */

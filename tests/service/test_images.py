@@ -332,6 +332,7 @@ class Running(Pictures, Case):
         server.wait_idle()
         self.assertEqual((server.admission()["state"], server.generate()[0]), ("open", 200))
         server.wait_said("a picture was not drawn: image_worker_failed")
+        server.wait_said("the image worker was ended by signal 9\n")
 
     def test_deadline(self):
         """a_picture_that_takes_longer_than_it_may_is_ended"""

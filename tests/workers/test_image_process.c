@@ -39,6 +39,13 @@ struct bench {
     unsigned cancel_after; /* so many steps */
 };
 
+static char logged[200]; /* the last line that was */
+
+static void log_line(void *ctx, const char *line) {
+    (void)ctx;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
 static char folder[] = "/tmp/kuno-test-process-XXXXXX", config[64];
 
 static int make_config(void **state) {
@@ -124,6 +131,8 @@ static struct bench set_up(kn_image_process_options options) {
         options.program = getenv("KUNO_PROBED");
     options.config = config;
     options.isolation = KN_ISOLATION_BEST_EFFORT;
+    options.log = log_line;
+    logged[0] = 0;
     assert_non_null(options.program);
     assert_true(kn_loop_new(NULL, NULL, &b.loop, &err));
     assert_true(kn_image_process_new(b.loop, &options, &b.process, &err));
@@ -272,6 +281,17 @@ static void a_model_file_that_crashes_its_parser_costs_one_job(void **state) {
     tear_down(&b);
 }
 
+static void what_ended_one_job_is_not_taken_for_the_end_of_the_next(void **state) {
+    (void)state;
+    struct bench b = set_up((kn_image_process_options){ .keep_warm_ms = PATIENCE_MS });
+    b.cancel_after = 2;
+    expect(&b, endless, KN_JOB_CANCELLED);
+    b.cancel_after = 0;
+    expect(&b, crashing, KN_JOB_FAILED);
+    assert_true(b.result.lost);
+    tear_down(&b);
+}
+
 static void read_picture(struct bench *b, const void *bytes, size_t len, uint32_t largest) {
     const kn_image_listener listener = { NULL, NULL, hear_done, b };
     kn_error err = { 0 };
@@ -374,7 +394,7 @@ static void ends_a_job_whose_time_is_over(void **state) {
     tear_down(&b);
 }
 
-static void a_worker_that_is_killed_costs_its_job_or_nothing(void **state) {
+static void a_worker_that_is_killed_costs_its_job_or_nothing_and_is_told_of(void **state) {
     (void)state;
     struct bench b = set_up((kn_image_process_options){ .keep_warm_ms = PATIENCE_MS });
     draw(&b, endless);
@@ -384,10 +404,17 @@ static void a_worker_that_is_killed_costs_its_job_or_nothing(void **state) {
     assert_int_equal(b.result.code, KN_JOB_FAILED);
     assert_string_equal(b.sentence, "the image worker was ended by signal 9");
     assert_false(b.result.forced);
+    assert_string_equal(logged, b.sentence);
     expect(&b, quick, KN_JOB_DONE);
+    logged[0] = 0;
     assert_int_equal(kill(child(), SIGKILL), 0); /* while it is idle */
     turn_until_cold(&b);
+    assert_string_equal(logged, "the image worker was ended by signal 9");
+    logged[0] = 0;
     expect(&b, quick, KN_JOB_DONE);
+    kn_image_process_cool(b.process);
+    turn_until_cold(&b);
+    assert_string_equal(logged, ""); /* as it should */
     tear_down(&b);
 }
 
@@ -495,13 +522,14 @@ int main(void) {
         cmocka_unit_test(a_model_file_that_crashes_its_parser_costs_one_job),
         cmocka_unit_test(another_kind_of_worker_begins_when_the_last_one_has_gone),
         cmocka_unit_test(an_abandoned_job_is_told_of_no_more),
+        cmocka_unit_test(what_ended_one_job_is_not_taken_for_the_end_of_the_next),
         cmocka_unit_test(a_picture_that_crashes_its_decoder_costs_one_job),
         cmocka_unit_test(reads_pictures_and_passes_on_what_is_known_of_them),
         cmocka_unit_test(sends_what_no_pipe_holds),
         cmocka_unit_test(stops_a_job_and_keeps_the_worker),
         cmocka_unit_test(kills_what_does_not_stop_in_time_and_says_so),
         cmocka_unit_test(ends_a_job_whose_time_is_over),
-        cmocka_unit_test(a_worker_that_is_killed_costs_its_job_or_nothing),
+        cmocka_unit_test(a_worker_that_is_killed_costs_its_job_or_nothing_and_is_told_of),
         cmocka_unit_test(other_programs_cost_a_job_each),
         cmocka_unit_test(takes_one_job_at_a_time_and_none_too_large),
         cmocka_unit_test(leaves_no_descriptor_open),
