@@ -31,6 +31,7 @@ import threading
 import time
 import unittest
 
+import findings
 from ports import free_ports
 
 PROGRAM = os.environ["KUNO"]
@@ -214,6 +215,7 @@ class Server:
             [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=output or self.log, start_new_session=True,
             env={**kept, "HOME": str(case.folder), "LC_ALL": "C.UTF-8", "KUNO_CONTROL_TOKEN": TOKEN, **(env or {})})
+        case.addCleanup(self.check_findings)
         case.addCleanup(self.kill)
 
     def wait_ready(self):
@@ -242,6 +244,9 @@ class Server:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.log.close()
+
+    def check_findings(self):
+        findings.check(self.process.returncode, self.text())
 
     def pid(self):
         """The server's own, also below a program that runs it."""

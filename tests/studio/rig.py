@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+import findings
 from cli.png import png_file
 from studio import described
 
@@ -92,6 +93,7 @@ class Rig:
             status = self.end()
             if status:
                 raise AssertionError(f"the rig ended with {status}: {self.log}")
+        findings.check(self.process.returncode, self.log)
         shutil.rmtree(self.folder)
 
     def __enter__(self):
