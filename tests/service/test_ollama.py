@@ -123,7 +123,7 @@ class Real(Behind):
     def seen(self, port, method, target, body=None, headers=None):
         """An answer as a client sees it, without what differs from one to the next."""
         status, headers, text = self.ollama.ask(port, method, target, body, headers)
-        text = CHANGING.sub(rb'"\1":0', text.replace(str(port).encode(), b"PORT"))
+        text = CHANGING.sub(rb'"\1":0', re.sub(rb":%d(?![\d.])" % port, b":PORT", text))
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         if b'":0' in text:
             kept = [(name, value) for name, value in kept if name.lower() != "content-length"]
