@@ -1,9 +1,9 @@
 /* The one image worker that draws for this server, whoever asks: the gateway's route and the studio.
  *
- * A worker knows the profiles of one models.toml and the upscalers of one folder. As long as pictures are wanted that
- * it can draw, it stays with the model that it has loaded, for keep_warm_ms after the last one; before another worker
- * begins it has ended. So there is never more than one model in memory, and a picture finds warm what another client
- * has left.
+ * A worker knows the profiles of one models.toml, as they were when it began, and the upscalers of one folder. As long
+ * as pictures are wanted that it can draw, it stays with the model that it has loaded, for keep_warm_ms after the last
+ * one; before another worker begins it has ended. So there is never more than one model in memory, and a picture finds
+ * warm what another client has left.
  *
  * Who draws has its turn (gateway/easel.h), so that there is one picture at a time. */
 #ifndef KN_WORKERS_PAINTER_H

@@ -15,7 +15,7 @@ import tap
 from cli.png import Picture, coloured
 from studio import agreement
 from studio.rig import PATIENCE, TOKEN, png
-from studio.serve import PROGRAM, Serve
+from studio.serve import DEMO, PROGRAM, Serve
 from studio.slow import resident_bytes
 from workers.jpeg import Hdr
 
@@ -44,6 +44,9 @@ def changed(picture, width, height, left=0, top=0):
         return picture.pixels[at:at + 3]
 
     return {(x, y) for y in range(height) for x in range(width) if colour(x, y) != motley(x, y)}
+
+
+LAST_BIAS = 115216  # of the built-in VAE's decoder, from the end of the header on: decoder.head.2.bias, BF16
 
 
 class Shared(Serve):
@@ -84,6 +87,35 @@ class Pictures(unittest.TestCase):
             self.assertNotEqual(first, second)
             turns = [lambda: [rig.drawn("a boat") for _ in range(3)], lambda: [rig.route() for _ in range(3)]]
             self.assertEqual(most_workers(rig, *turns), 1)
+
+    def test_a_profile_that_gets_other_files_is_drawn_with_them_and_so_is_one_that_is_new(self):
+        with Serve() as rig:
+            def put(name, vae):
+                files = {"diffusion": "diffusion_model_fp8_scaled.safetensors",
+                         "text_encoder": "text_encoder_fp8_scaled.safetensors", "tokenizer": "tokenizer"}
+                files = {role: os.path.join(DEMO, name) for role, name in files.items()} | {"vae": vae}
+                profile = {"model": "qwen-image-2.1", "variant": "turbo",
+                           "files": [{"role": role, "path": path} for role, path in files.items()]}
+                answer = rig.ask("PUT", f"/models/{name}", profile)
+                self.assertIn(answer.status, (200, 201), answer.body)
+
+            def drawn(name):
+                size = {"mode": "custom", "width": 128, "height": 128}
+                return rig.drawn("A red apple.", seed="42", size=size, profile=name).pixels
+
+            own = shutil.copy(os.path.join(DEMO, "vae.safetensors"), rig.folder)
+            put("mine", own)
+            first = drawn("mine")
+            other = os.path.join(rig.folder, "other.safetensors")
+            with open(own, "rb") as file:
+                weights = file.read()
+            at = 8 + struct.unpack("<Q", weights[:8])[0] + LAST_BIAS
+            with open(other, "wb") as file:
+                file.write(weights[:at] + struct.pack("<4H", *[0x3F80] * 4) + weights[at + 8:])  # 1 in each channel
+            put("mine", other)
+            self.assertTrue(drawn("mine") != first)
+            put("new", own)
+            self.assertTrue(drawn("new") == first)
 
     def test_a_picture_is_that_of_kuno_generate_to_the_byte(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:
