@@ -386,7 +386,9 @@ class Pictures(unittest.TestCase):
             self.assertIn(states.pop(job), ("queued", "running"))
             self.assertEqual(states, {waits: "queued"})
             rig.begin()
-            self.assertEqual([rig.ended(one)["state"] for one in (job, waits)], ["completed"] * 2)
+            rig.running(job)
+            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            self.assertEqual([rig.ended(one)["state"] for one in (job, waits)], ["cancelled", "completed"])
             agreement.check(self, rig)
         finally:
             rig.close()
