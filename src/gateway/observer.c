@@ -123,6 +123,10 @@ static void in_name(kn_observer *o, char c) {
 
 /* An array is input if anything is in it, a string if it is not empty; null says nothing. */
 static void begin_value(kn_observer *o, char c) {
+    if (o->after == MODEL) {
+        o->named_twice |= o->named;
+        o->named = true;
+    }
     if (o->after == MODEL && c != 'n') {
         o->broken |= c != '"';
         explicit_bzero(o->name, o->name_len);
@@ -272,5 +276,5 @@ kn_observed kn_observer_result(const kn_observer *o) {
         return KN_OBSERVED_UNCLEAR;
     if (!o->has_input)
         return KN_OBSERVED_NOTHING;
-    return kn_observer_naming(o) == KN_NAMING_MODEL ? KN_OBSERVED_MODEL : KN_OBSERVED_UNCLEAR;
+    return !o->named_twice && kn_observer_naming(o) == KN_NAMING_MODEL ? KN_OBSERVED_MODEL : KN_OBSERVED_UNCLEAR;
 }

@@ -5,7 +5,8 @@
  * nothing, and a request that it does not understand is still a request.
  *
  * It reads as the upstream does: keys without regard to case, of values of the same key the last one that is not null,
- * and nothing behind the object. A body that has not ended, or that is no object, is unclear. */
+ * and nothing behind the object. A body that has not ended, or that is no object, is unclear; so is a use of a model
+ * that is named twice, whatever the upstream makes of it. */
 #ifndef KN_GATEWAY_OBSERVER_H
 #define KN_GATEWAY_OBSERVER_H
 
@@ -38,7 +39,7 @@ typedef struct kn_observer {
     uint32_t escape;
     uint16_t name_len;
     uint8_t state, after, key_len, hex_left;
-    bool in_string, escaped, has_input, too_long, broken;
+    bool in_string, escaped, has_input, named, named_twice, too_long, broken;
     char key[KN_OBSERVED_KEY_MAX];
     char name[KN_MODEL_NAME_MAX + 1];
 } kn_observer;

@@ -19,11 +19,13 @@ static bool ask_reader(kn_json_text text, kn_observed *ret, char name[KN_MODEL_N
     kn_json_text key, value;
     kn_error err = { 0 };
     bool has_input = false, refused = false;
+    size_t models = 0;
     kn_json_begin(&j, text, text, &err);
     kn_json_object(&j);
     while (!j.failed && kn_json_key(&j, &key)) {
         bool is_model = is_like(key, "model"), is_input = is_like(key, "prompt");
         char kind = kn_json_peek(&j);
+        models += is_model;
         if (is_model && kind == '"' && kn_json_string(&j, &value)) {
             memset(name, 0, KN_MODEL_NAME_MAX + 1);
             if (value.len <= KN_MODEL_NAME_MAX)
@@ -39,10 +41,11 @@ static bool ask_reader(kn_json_text text, kn_observed *ret, char name[KN_MODEL_N
     }
     bool read = !j.failed;
     kn_json_close(&j);
-    *ret = refused                     ? KN_OBSERVED_UNCLEAR
-           : !has_input                ? KN_OBSERVED_NOTHING
-           : kn_name_is_possible(name) ? KN_OBSERVED_MODEL
-                                       : KN_OBSERVED_UNCLEAR;
+    bool clear = models == 1 && kn_name_is_possible(name);
+    *ret = refused      ? KN_OBSERVED_UNCLEAR
+           : !has_input ? KN_OBSERVED_NOTHING
+           : clear      ? KN_OBSERVED_MODEL
+                        : KN_OBSERVED_UNCLEAR;
     return read;
 }
 

@@ -24,7 +24,7 @@ class Usage(Case):
         for path, body in (("/api/generate", {"model": "tiny", "prompt": "x"}),
                            ("/api/chat", {"model": "alias:latest", "messages": [{"role": "user", "content": "x"}]}),
                            ("/v1/embeddings", {"model": "TINY:latest", "input": ["x"]}),
-                           ("/api/generate", b'{"model":"other:7b","model":"tiny","prompt":"x"} {"model":"other:7b"}'),
+                           ("/api/generate", b'{"model":"tiny","prompt":"x"} {"model":"other:7b"}'),
                            ("/v1/messages", {"model": "other:7b", "messages": [{}]})):
             self.assertEqual(server.ask("POST", path, body)[0], 200)
         self.counts(server, tiny_latest=4, other_7b=1)
@@ -50,7 +50,8 @@ class Usage(Case):
         server.ask("POST", "/api/generate", b'{"model":["tiny"],"prompt":"x"}')
         server.ask("POST", "/api/generate", b"\x28\xb5\x2f\xfd", headers={"Content-Encoding": "zstd"})
         server.ask("POST", "/v1/audio/transcriptions", b"--x--")
-        self.counts(server, unattributed=4)
+        server.ask("POST", "/api/generate", b'{"model":"other:7b","model":"tiny","prompt":"x"}')
+        self.counts(server, unattributed=5)
         self.assertNotIn("secret", (server.state / "usage.json").read_text())
 
     def test_restart(self):

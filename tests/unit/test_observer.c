@@ -31,10 +31,6 @@ static const struct {
     { "{\"model\":\"m\",\"input\":[\"\"]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":\"text\"}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"input\":[[1,2],[3]]}", KN_INPUT_INPUT, KN_OBSERVED_MODEL, "m" },
-    { "{\"model\":\"m\",\"model\":\"longer\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "longer" },
-    { "{\"model\":\"longer\",\"Model\":\"n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "n" },
-    { "{\"model\":\"m\",\"prompt\":\"x\",\"model\":null}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
-    { "{\"model\":\" \",\"model\":\"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"prompt\":\"x\"}{\"model\":\"n\"}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"prompt\":\"x\"}\"", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
     { "{\"model\":\"m\",\"prompt\":\"x\",\"prompt\":null}", KN_INPUT_PROMPT, KN_OBSERVED_MODEL, "m" },
@@ -48,7 +44,11 @@ static const struct {
     { "{\"model\":\"m\",\"messages2\":[1],\"message\":[1]}", KN_INPUT_MESSAGES, KN_OBSERVED_NOTHING, NULL },
     { "{\"model\":\"m\",\"prompt\":\"x\",\"prompt\":\"\"}", KN_INPUT_PROMPT, KN_OBSERVED_NOTHING, NULL },
     { "{}", KN_INPUT_PROMPT, KN_OBSERVED_NOTHING, NULL },
-    /* what cannot be told */
+    /* what cannot be told; what is named twice is not said of either */
+    { "{\"model\":\"m\",\"model\":\"longer\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"longer\",\"Model\":\"n\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\"m\",\"prompt\":\"x\",\"model\":null}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
+    { "{\"model\":\" \",\"model\":\"m\",\"prompt\":\"x\"}", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\",\"prompt\":\"x\"", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
     { "{\"model\":\"m\",\"prompt\":\"x", KN_INPUT_PROMPT, KN_OBSERVED_UNCLEAR, NULL },
