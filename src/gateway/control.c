@@ -239,7 +239,7 @@ static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer) {
 static bool check_pause(kn_exchange *x, kn_span body, uint64_t *wait_ms) {
     KN_AUTO_BUF pointer;
     kn_buf_init(&pointer, 100);
-    if (!body.len)
+    if (!body.data)
         return true;
     if (!kn_json_check((kn_json_text){ body.data, body.len }, NULL))
         kn_reply_problem(x, &(kn_problem){ .status = 400, .code = "json_invalid", .title = "The body is not JSON" });
