@@ -164,6 +164,7 @@ static void tell_over(kn_crew *p, bool certain) {
 
 /* A reservation that cannot be removed would be taken for work after the next start. */
 static void reservation_is_released(kn_crew *p) {
+    kn_member_look_again(p->member);
     tell_over(p, p->marker_done);
 }
 

@@ -77,17 +77,19 @@ struct kn_crew_job {
     kn_digest digest;
     uint64_t bytes;      /* of the model's artifact */
     const char *preload; /* the route whose empty request loads the model: /api/chat, /api/generate or /api/embed */
-    /* Exactly one of the two, never before kn_crew_place returns. */
+    /* Exactly one of them, never before kn_crew_place returns. */
     void (*placed)(kn_crew_job *j, kn_upstream *u);
     void (*refused)(kn_crew_job *j, kn_job_refusal why);
+    void (*not_held)(kn_crew_job *j); /* by kn_crew_place_at_holder alone: no worker has the model */
     /* After kn_crew_finish: certain: nothing of it is running any more. */
     void (*over)(kn_crew_job *j, bool certain);
 };
 
 void kn_crew_place(kn_crew *p, kn_crew_job *j);
 
-/* The same for a request that only has its model unloaded: it goes where that is loaded. False: it is not. */
-bool kn_crew_place_at_holder(kn_crew *p, kn_crew_job *j);
+/* The same for a request that only has its model unloaded: it goes where that is loaded, by what the workers say now.
+ */
+void kn_crew_place_at_holder(kn_crew *p, kn_crew_job *j);
 
 /* Whether a worker has had this model loaded as it should be, since the start. */
 bool kn_crew_has_verified(const kn_crew *p, const kn_digest *digest);

@@ -120,6 +120,8 @@ void kn_crew_after(kn_crew *p, uint64_t ms, kn_crew_step *then);
 
 /* crew_look.c: asks all workers that are ready what they hold. */
 void kn_crew_list(kn_crew *p, kn_crew_step *then);
+/* Asks one of them again after a job, for the owner to see; until it answers, what was known stays. */
+void kn_member_look_again(kn_member *m);
 void kn_crew_forget_list(kn_member *m);
 const kn_resident *kn_member_find(const kn_member *m, const kn_digest *weights);
 

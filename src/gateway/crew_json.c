@@ -24,11 +24,17 @@ static json_t *resident_json(const kn_resident *r) {
                      "expires_at", r->expires_s && expires.text[0] ? json_string(expires.text) : json_null());
 }
 
+/* It was told when it would go. */
+static bool has_expired(const kn_resident *r) {
+    return r->expires_s && r->expires_s <= kn_date_now();
+}
+
 static json_t *member_json(const kn_member *m) {
     const kn_worker_config *c = m->config;
     json_t *resident = json_array();
     for (size_t i = 0; m->listed && i < m->residents.count; i++)
-        json_array_append_new(resident, resident_json(&m->residents.items[i]));
+        if (!has_expired(&m->residents.items[i]))
+            json_array_append_new(resident, resident_json(&m->residents.items[i]));
     return json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:s, s:b, s:I, s:I, s:o, s:s?}", "id", c->id, "backend",
                      kn_backend_names[c->backend], "pci_address", c->pci.text[0] ? c->pci.text : NULL, "uuid",
                      c->uuid[0] ? c->uuid : NULL, "state", state_of(m), "address", kn_address_print(&c->address).text,

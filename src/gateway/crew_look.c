@@ -67,13 +67,20 @@ static void forget_uses(kn_member *m) {
     m->used_count = kept;
 }
 
+static const kn_call_request list_request = {
+    .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_CREW_LIST_MS
+};
+
+static bool read_list(const kn_call_result *r, kn_residents *ret) {
+    return r->end == KN_CALL_ANSWERED && r->status == 200 && kn_residents_read(r->body.data, r->body.len, ret, NULL);
+}
+
 static void list_came(void *ctx, const kn_call_result *r) {
     kn_member *m = ctx;
     kn_crew *p = m->crew;
     m->list = NULL;
     p->lists_out--;
-    m->listed = r->end == KN_CALL_ANSWERED && r->status == 200 &&
-                kn_residents_read(r->body.data, r->body.len, &m->residents, NULL);
+    m->listed = read_list(r, &m->residents);
     if (!m->listed)
         kn_worker_fail(m->worker, "no_answer");
     forget_uses(m);
@@ -83,19 +90,36 @@ static void list_came(void *ctx, const kn_call_result *r) {
 
 /* A worker that does not tell is ended and started again: whatever it does, it is of no use. */
 void kn_crew_list(kn_crew *p, kn_crew_step *then) {
-    const kn_call_request request = {
-        .method = "GET", .target = "/api/ps", .answer_limit = KN_RESIDENTS_BYTES, .within_ms = KN_CREW_LIST_MS
-    };
     p->when_listed = then;
     for (size_t i = 0; i < p->count; i++) {
         kn_member *m = &p->members[i];
         kn_crew_forget_list(m);
         if (kn_worker_state_of(m->worker) == KN_WORKER_READY &&
-            kn_call_start(kn_worker_upstream(m->worker), &request, list_came, m, &m->list, NULL))
+            kn_call_start(kn_worker_upstream(m->worker), &list_request, list_came, m, &m->list, NULL))
             p->lists_out++;
     }
     if (!p->lists_out)
         kn_crew_go_on(p, &p->when_listed);
+}
+
+/* A worker that does not tell is no matter here: the next job will ask it. */
+static void look_came(void *ctx, const kn_call_result *r) {
+    kn_member *m = ctx;
+    kn_residents now = { 0 };
+    m->list = NULL;
+    m->crew->lists_out--;
+    if (!read_list(r, &now))
+        return;
+    kn_residents_free(&m->residents);
+    m->residents = now;
+    m->listed = true;
+    forget_uses(m);
+}
+
+void kn_member_look_again(kn_member *m) {
+    if (!m->list && kn_worker_state_of(m->worker) == KN_WORKER_READY &&
+        kn_call_start(kn_worker_upstream(m->worker), &list_request, look_came, m, &m->list, NULL))
+        m->crew->lists_out++;
 }
 
 /* ---- what memory there is ---- */

@@ -225,18 +225,29 @@ void kn_crew_place(kn_crew *p, kn_crew_job *j) {
     kn_crew_settle(p, kn_crew_try);
 }
 
-bool kn_crew_place_at_holder(kn_crew *p, kn_crew_job *j) {
+static void listed_for_holder(kn_crew *p) {
     for (size_t i = 0; i < p->count; i++) {
-        if (!kn_crew_upstream(p, i) || !kn_member_find(&p->members[i], kn_crew_weights(p, &j->digest)))
+        if (!kn_crew_upstream(p, i) || !kn_member_find(&p->members[i], &p->weights))
             continue;
-        p->job = j;
-        p->weights = *kn_crew_weights(p, &j->digest);
-        p->failure = NULL;
-        p->plan = (kn_place_plan){ .kind = KN_PLACE_REUSE };
         reserve(p, &p->members[i]);
-        return true;
+        return;
     }
-    return false;
+    kn_crew_job *j = p->job;
+    p->job = NULL;
+    j->not_held(j);
+}
+
+static void list_for_holder(kn_crew *p) {
+    kn_crew_list(p, listed_for_holder);
+}
+
+void kn_crew_place_at_holder(kn_crew *p, kn_crew_job *j) {
+    p->job = j;
+    p->weights = *kn_crew_weights(p, &j->digest);
+    p->member = NULL;
+    p->failure = NULL;
+    p->plan = (kn_place_plan){ .kind = KN_PLACE_REUSE };
+    kn_crew_settle(p, list_for_holder);
 }
 
 /* ---- load ---- */

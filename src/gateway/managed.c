@@ -166,11 +166,19 @@ static void find_facts(kn_request *r) {
     ask_for_facts(r);
 }
 
-/* To have a model unloaded takes no place: it goes where the model is, or to the upstream, which may have it. */
+/* The upstream may have it. */
+static void not_held(kn_crew_job *j) {
+    kn_request *r = KN_HOLDER(j, kn_request, job);
+    if (r->x)
+        pass(r);
+    else
+        finish_unserved(r);
+}
+
+/* To have a model unloaded takes no place: it goes where the model is. */
 static void pass_to_holder(kn_request *r) {
     r->stage = KN_STAGE_PLACE;
-    if (!kn_crew_place_at_holder(r->g->managed->crew, &r->job))
-        pass(r);
+    kn_crew_place_at_holder(r->g->managed->crew, &r->job);
 }
 
 /* A model of the catalogue that is not elsewhere. */
@@ -187,6 +195,7 @@ static void serve_model(kn_request *r, const kn_model *model) {
                             .preload = r->kind.load,
                             .placed = placed,
                             .refused = refused,
+                            .not_held = not_held,
                             .over = over };
     if (unloads && strcmp(r->kind.load, "/api/embed") != 0)
         pass_to_holder(r);

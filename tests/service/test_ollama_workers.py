@@ -215,12 +215,20 @@ class RealWorkers(unittest.TestCase):
         self.assertEqual(self.serves(), before)
         self.assertFalse(self.server.admission()["recovery_required"])
 
+    def told(self):
+        workers = self.server.own("GET", "status")[1]["workers"]
+        return [one["model"] for worker in workers for one in worker["resident"]]
+
     def test_unload(self):
         """a_model_is_unloaded_where_it_is"""
         self.generate("kuno-tiny")
         self.ask("/api/generate", {"model": "kuno-tiny", "keep_alive": 0})
         wait_until(lambda: not any(self.serves().values()), "the end of its runner")
+        wait_until(lambda: not self.told(), "the worker's own word", 10)
         self.generate("kuno-tiny")
+        self.assertEqual(self.told(), ["kuno-tiny:latest"])
+        self.ask("/api/generate", {"model": "kuno-tiny", "prompt": "x", "stream": False, "keep_alive": "1s"})
+        wait_until(lambda: not self.told(), "the second that it stays")
 
     def kill_while_it_streams(self, find):
         body = json.dumps({"model": "kuno-tiny", "prompt": "x", "options": {"num_predict": 100000}}).encode()

@@ -94,6 +94,26 @@ class Routing(Workers):
         self.assertEqual(self.upstream.worked(), ["/api/generate"])  # which may have it
         self.assertEqual(len(self.notes(start="load")), 1)
 
+    def test_unloaded(self):
+        """what_a_worker_has_unloaded_it_is_not_told_to_have_and_not_asked_to_unload_again"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+
+        def held():
+            workers = server.own("GET", "status")[1]["workers"]
+            return [one["model"] for worker in workers for one in worker["resident"]]
+
+        self.assertEqual(held(), ["tiny:latest"])
+        unload = {"model": "tiny", "keep_alive": 0}
+        self.assertEqual(server.ask("POST", "/api/generate", unload)[0], 200)
+        wait_until(lambda: not held(), "the worker's own word", 10)
+        self.assertEqual((self.notes(start="unload"), self.upstream.worked()), (["unload tiny:latest"], []))
+        self.assertEqual(server.ask("POST", "/api/generate", unload)[0], 200)
+        self.assertEqual(self.notes(start="unload"), ["unload tiny:latest"])
+        self.assertEqual(self.upstream.worked(), ["/api/generate"])
+        self.place(server.generate(model="tiny"))
+        self.assertEqual(held(), ["tiny:latest"])
+
     def untouched(self, server):
         """Both workers are as they were, and what is loaded is used where it is."""
         self.assertEqual([len(self.pids(i)) for i in range(2)], [1, 1])
