@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/signals.h"
@@ -178,7 +179,7 @@ kn_bench_speed kn_bench_speed_of(double work, const kn_bench_times *t, unsigned 
     kn_bench_speed s = { .work = work, .limit = limit };
     memcpy(s.peak, peak, sizeof s.peak);
     s.per_second = seconds > 0 ? work / seconds : 0;
-    s.per_second_by_cpu = cpu > 0 ? work * threads / cpu : 0;
+    s.per_second_by_cpu = cpu > 0 ? work * KN_MIN(threads, kn_threads_available()) / cpu : 0;
     s.share = peak[limit] > 0 ? s.per_second_by_cpu / peak[limit] : 0;
     return s;
 }

@@ -1,6 +1,7 @@
 """kuno bench: what is measured is told, in a form that programs can read."""
 
 import json
+import os
 import pathlib
 import signal
 import statistics
@@ -175,7 +176,16 @@ class Limits(Measuring):
             self.skipTest("this processor has no kernels of its own")
         if result["kernels"].startswith("avx"):
             self.assertEqual(set(self.peak("avx2")), {"fma"} | MEMORY)
+        if result["kernels"].startswith("avx512"):
+            self.assertEqual(set(self.peak("avx512")), {"fma"} | MEMORY)
         self.assertGreater(result["peak"]["fma"], 1e9)
+
+    def test_threads(self):
+        """more_threads_than_processors_raise_no_limit"""
+        processors = len(os.sched_getaffinity(0))
+        few, many = (self.lines("peak", "--repeat", "1", "--threads", str(n))[0]["peak"]["fma"]
+                     for n in (processors, 16 * processors))
+        self.assertLess(many, 4 * few)
 
     def test_text(self):
         """tells_people_of_the_limits"""

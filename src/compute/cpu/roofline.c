@@ -142,7 +142,7 @@ static const struct source {
     { KN_UNIT_FMA, "avx2", always, fma_avx2 },
     { KN_UNIT_FMA, "avx512", always, fma_avx512 },
     { KN_UNIT_BF16, "avx512bf16", has_bf16, bf16_avx512 },
-    { KN_UNIT_INT8, "avx512", has_int8, int8_avx512 },
+    { KN_UNIT_INT8, "avx512vnni", has_int8, int8_avx512 },
     { KN_UNIT_AMX_BF16, "amx", has_tiles, amx_bf16 },
     { KN_UNIT_AMX_INT8, "amx", has_tiles, amx_int8 },
 #elif defined(__aarch64__)
@@ -214,6 +214,7 @@ static void measure_part(void *ctx, size_t part, unsigned thread) {
 
 void kn_roofline_measure(kn_roofline *l, double per_second[KN_UNIT_COUNT]) {
     unsigned threads = kn_device_threads(l->device);
+    double at_once = (double)KN_MIN(threads, kn_threads_available()) / threads; /* of the threads */
     int tier = tier_number(kn_device_kernels(l->device));
     for (int u = 0; u < KN_UNIT_COUNT; u++)
         per_second[u] = 0;
@@ -226,6 +227,6 @@ void kn_roofline_measure(kn_roofline *l, double per_second[KN_UNIT_COUNT]) {
         kn_pool_for(l->device->pool, threads, measure_part, &b);
         per_second[s->unit] = 0;
         for (unsigned t = 0; t < threads; t++)
-            per_second[s->unit] += l->best[t];
+            per_second[s->unit] += l->best[t] * at_once;
     }
 }
