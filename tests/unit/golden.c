@@ -97,7 +97,16 @@ const int32_t *golden_ints(const golden *g, const char *name, size_t *count) {
     return numbers(g, name, KN_I32, count);
 }
 
-static const double USUAL = 1e-4; /* relative L2 that the fixtures allow */
+#define USUAL 1e-4
+static double allowed = USUAL;
+
+double golden_allowed(void) {
+    return allowed;
+}
+
+void golden_allow(double relative) {
+    allowed = relative > 0 ? relative : USUAL;
+}
 
 double golden_distance(const float *want, const float *got, size_t n) {
     double difference = 0, size = 0;
@@ -116,7 +125,7 @@ void compare_values(const char *name, const float *got, const float *want, size_
 }
 
 void golden_compare(const golden *g, const char *name, const float *got, size_t count) {
-    golden_compare_within(g, name, got, count, USUAL);
+    golden_compare_within(g, name, got, count, allowed);
 }
 
 void golden_compare_within(const golden *g, const char *name, const float *got, size_t count, double tolerance) {
@@ -132,7 +141,7 @@ void golden_compare_start(const golden *g, const char *name, const float *got, s
     const float *want = golden_floats(g, name, &n);
     if (count == 0 || count > n)
         fail_msg("%s: %zu values, the reference has %zu", name, count, n);
-    compare_values(name, got, want, count, USUAL);
+    compare_values(name, got, want, count, allowed);
 }
 
 void planes_to_rows(const float *planes, int64_t channels, int64_t cells, float *rows) {

@@ -18,8 +18,10 @@ struct watcher {
     const char *const *first_parts; /* names, NULL-terminated, of which only the first part is shown; NULL: none */
     size_t compared;                /* how many were */
 };
-kn_run open_run(struct watcher *w); /* in exact precision; w may be NULL */
-void close_run(kn_run *r);          /* fails the test if the run has failed */
+kn_run open_run(struct watcher *w); /* w may be NULL */
+/* Whether what follows is computed in fast precision, and compared within what that may be off: 3 %. */
+void compute_fast(bool fast);
+void close_run(kn_run *r); /* fails the test if the run has failed */
 
 /* Whole pictures. report may be NULL. */
 kn_model *open_model(const kn_model_wish *wish);

@@ -46,19 +46,13 @@ static void compare_turned(const golden *g, const char *front, const char *name,
     snprintf(angles[0], sizeof angles[0], "%srope_cos", front);
     snprintf(angles[1], sizeof angles[1], "%srope_sin", front);
     const float *cos = golden_floats(g, angles[0], NULL), *sin = golden_floats(g, angles[1], NULL);
-    double difference = 0, size = 0;
     for (size_t i = 0; i < n; i += 2) {
         size_t angle = i / (2 * half * heads) * half + i / 2 % half;
         float a = want[i] * cos[angle] - want[i + 1] * sin[angle];
         want[i + 1] = want[i] * sin[angle] + want[i + 1] * cos[angle];
         want[i] = a;
     }
-    for (size_t i = 0; i < n; i++) {
-        difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        size += (double)want[i] * want[i];
-    }
-    print_message("    %-32s relative L2 %.2e\n", full, sqrt(difference / size));
-    assert_true(difference <= 1e-8 * size);
+    compare_values(full, got, want, n, golden_allowed());
     free(want);
 }
 
@@ -557,10 +551,19 @@ static void a_text_encoder_that_ends_before_the_last_tap_is_refused(void **state
     golden_close(&from);
 }
 
+/* Where the processor has products of bfloat16. */
+static void fast_precision_stays_within_its_error(void **state) {
+    compute_fast(true);
+    transformer_equals_the_reference_in_both_namings(state);
+    vae_equals_the_reference_in_both_namings_and_as_gguf(state);
+    compute_fast(false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transformer_equals_the_reference_in_both_namings),
         cmocka_unit_test(vae_equals_the_reference_in_both_namings_and_as_gguf),
+        cmocka_unit_test(fast_precision_stays_within_its_error),
         cmocka_unit_test(pictures_equal_the_reference_pipeline),
         cmocka_unit_test(variants_have_the_published_defaults),
         cmocka_unit_test(guidance_is_described_in_both_forms),

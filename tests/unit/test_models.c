@@ -347,6 +347,16 @@ static void tiles_are_as_small_as_memory_wants_them(void **state) {
     unbind(&b);
 }
 
+/* Where the processor has products of bfloat16. */
+static void fast_precision_stays_within_its_error(void **state) {
+    compute_fast(true);
+    text_encoder_gives_every_hidden_state(state);
+    transformer_equals_the_reference_in_both_namings(state);
+    vae_decodes_as_the_reference_in_both_namings(state);
+    vae_encodes_as_the_reference_in_both_namings(state);
+    compute_fast(false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_encoder_gives_every_hidden_state),
@@ -354,6 +364,7 @@ int main(void) {
         cmocka_unit_test(transformer_of_a_gguf_file_equals_the_reference),
         cmocka_unit_test(vae_decodes_as_the_reference_in_both_namings),
         cmocka_unit_test(vae_encodes_as_the_reference_in_both_namings),
+        cmocka_unit_test(fast_precision_stays_within_its_error),
         cmocka_unit_test(tiled_decode_blends_as_the_reference),
         cmocka_unit_test(tiled_encode_blends_as_the_reference),
         cmocka_unit_test(tiles_are_as_small_as_memory_wants_them),

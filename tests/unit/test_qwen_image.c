@@ -560,9 +560,17 @@ static void files_that_do_not_belong_together_are_refused(void **state) {
     }
 }
 
+/* Where the processor has products of bfloat16. */
+static void fast_precision_stays_within_its_error(void **state) {
+    compute_fast(true);
+    transformer_equals_the_reference(state);
+    compute_fast(false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transformer_equals_the_reference),
+        cmocka_unit_test(fast_precision_stays_within_its_error),
         cmocka_unit_test(noise_levels_equal_the_recorded_schedules),
         cmocka_unit_test(pictures_equal_the_reference_pipelines),
         cmocka_unit_test(variants_have_the_published_defaults),

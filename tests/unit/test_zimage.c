@@ -473,11 +473,21 @@ static void a_part_of_a_file_of_everything_is_inspected_by_itself(void **state) 
     assert_null(whole.others[2]);
 }
 
+/* Where the processor has products of bfloat16. */
+static void fast_precision_stays_within_its_error(void **state) {
+    compute_fast(true);
+    text_encoder_gives_every_hidden_state_but_the_last(state);
+    transformer_equals_the_reference_in_both_namings(state);
+    vae_equals_the_reference(state);
+    compute_fast(false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_encoder_gives_every_hidden_state_but_the_last),
         cmocka_unit_test(transformer_equals_the_reference_in_both_namings),
         cmocka_unit_test(vae_equals_the_reference),
+        cmocka_unit_test(fast_precision_stays_within_its_error),
         cmocka_unit_test(vae_is_the_same_under_the_names_of_diffusers),
         cmocka_unit_test(pictures_equal_the_reference_pipeline),
         cmocka_unit_test(the_old_form_of_models_toml_draws_with_turbo),
