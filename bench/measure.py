@@ -43,11 +43,22 @@ def run(*command, watch=None):
         return seconds, used, out.read().decode()
 
 
+def run_for_json(*command):
+    """A whole process that tells one object of JSON: (resources used, what it told)."""
+    _, used, said = run(*command)
+    with contextlib.suppress(ValueError):
+        answer = json.loads(said)
+        if isinstance(answer, dict):
+            return used, answer
+    raise Disagreement(f"'{shlex.join(map(str, command))}' did not tell what was asked")
+
+
 class Worker:
     """A process that answers each line of JSON with one."""
 
     def __init__(self, *command):
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.errors = tempfile.TemporaryFile()
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
         self.process = subprocess.Popen(command, **streams, text=True, env=environment())
 
     def ask(self, **what):
@@ -55,14 +66,27 @@ class Worker:
             self.process.stdin.write(json.dumps(what) + "\n")
             self.process.stdin.flush()
         answer = self.process.stdout.readline()
+        command = shlex.join(map(str, self.process.args))
         if not answer:
-            command = shlex.join(map(str, self.process.args))
-            raise Disagreement(f"'{command}' ended with status {self.process.wait()}")
-        return json.loads(answer)
+            raise Disagreement(f"'{command}' ended with status {self.process.wait()}{self.last_words()}")
+        try:
+            return json.loads(answer)
+        except ValueError:
+            self.process.kill()
+            raise Disagreement(f"'{command}' did not answer in JSON") from None
+
+    def last_words(self):
+        """The end of what it said about its end."""
+        self.errors.seek(0)
+        words = self.errors.read().decode(errors="replace").strip().split("\n")[-1]
+        return f": {words}" if words else ""
+
+    def is_running(self):
+        return self.process.poll() is None
 
     def cpu_seconds(self):
         """Of the process since it began. One that has ended is among the children of ours that are counted anyway."""
-        if self.process.poll() is not None:
+        if not self.is_running():
             return 0
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
             user, system = file.read().rsplit(")", 1)[1].split()[11:13]
@@ -104,13 +128,17 @@ def busyness_line(others):
     )
 
 
-def processor_line(kernels=None):
+def processor(kernels=None):
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return (
-        f"- Processor: {names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} of "
-        f"{os.cpu_count()} cores" + (f"; kuno uses its {kernels} kernels" if kernels else "")
+        f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores"
+        + (f"; kuno uses its {kernels} kernels" if kernels else "")
     )
+
+
+def processor_line(kernels=None):
+    return f"- Processor: {processor(kernels)}"
 
 
 def table(head, rows):

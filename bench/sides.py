@@ -4,15 +4,15 @@ A side is made for one work and some numbers of threads. `turn(threads)` does it
 its processes; `about` says in which way it works, where there are several.
 """
 
+import contextlib
 import json
-import os
 import pathlib
 import shlex
 import statistics
 import subprocess
 from typing import NamedTuple
 
-from measure import Disagreement, environment, run
+from measure import Disagreement, Worker, environment, run, run_for_json
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -45,8 +45,9 @@ class Paced:
         raise Absent(f"'{self.command}' ended: {words[-1]}")
 
     def turn(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # wait_for() says why
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
         told = self.wait_for("run")
         self.wait_for("ready")
         return Sample(told["seconds"], told["cpu_seconds"])
@@ -104,21 +105,33 @@ class KunoLoading:
         self.command = (program, "bench", "step", *map(str, args), "--json", "--repeat", "1")
 
     def turn(self, threads):
-        _, used, said = run(*self.command, f"--threads={threads}")
-        told = json.loads(said)
-        seconds = told["load_seconds"] + told["first_seconds"] - told["median_seconds"]
+        used, step = run_for_json(*self.command, f"--threads={threads}")
+        seconds = step["load_seconds"] + step["first_seconds"] - step["median_seconds"]
         return Sample(seconds, used.ru_utime + used.ru_stime)
 
     def close(self):
         return {}
 
 
+def torch_worker(python):
+    """PyTorch's process for all works, and what it tells about itself."""
+    if python is None:
+        raise Absent("needs --python, an interpreter that has bench/requirements.txt")
+    try:
+        worker = Worker(python, HERE / "torch_peer.py")
+    except OSError as wrong:
+        raise Absent(f"--python {python} cannot be started: {wrong.strerror}") from None
+    try:
+        return worker, worker.ask(do="about")
+    except Disagreement as wrong:
+        worker.close()
+        raise Absent(f"--python is no interpreter that has bench/requirements.txt: {wrong}") from None
+
+
 class Torch:
-    """PyTorch, in one process for all works."""
+    """PyTorch, in that process."""
 
     def __init__(self, worker, **work):
-        if worker is None:
-            raise Absent("needs --python, an interpreter that has bench/requirements.txt")
         self.worker, self.about = worker, worker.ask(do="prepare", **work)["way"]
 
     def turn(self, threads):
@@ -128,23 +141,30 @@ class Torch:
         return {}
 
 
-def script_peer(python, about, package, script, *args):
-    """A script of this folder that takes turns; the number of threads stands where args have None."""
-    if python is None or not pathlib.Path(python).exists():
+def look_for_package(python, package):
+    """Absent if the interpreter of --peers is not there or has it not."""
+    if python is None:
         raise Absent("needs --peers, an environment that has bench/requirements-ggml.txt")
-    known = subprocess.run([python, "-c", f"import {package}"], capture_output=True, text=True, check=False)
+    try:
+        known = subprocess.run([python, "-c", f"import {package}"], capture_output=True, text=True, check=False)
+    except OSError as wrong:
+        raise Absent(f"--peers {python} cannot be started: {wrong.strerror}") from None
     if known.returncode:
         raise Absent(f"{package} is not in the environment of --peers")
+
+
+def script_peer(python, about, script, *args):
+    """A script of this folder that takes turns; the number of threads stands where args have None."""
     command = (python, HERE / script, *args)
     return Processes(about, lambda threads: [str(threads if word is None else word) for word in command])
 
 
 def llama(python, file, tokens):
-    return script_peer(python, "cyllama", "cyllama", "llama_peer.py", file, tokens, None)
+    return script_peer(python, "cyllama", "llama_peer.py", file, tokens, None)
 
 
 def sdcpp(python, package, size, tokens, files):
-    return script_peer(python, package, package, "sdcpp_peer.py", package, size, tokens, None, *files)
+    return script_peer(python, package, "sdcpp_peer.py", package, size, tokens, None, *files)
 
 
 def median(samples, what):

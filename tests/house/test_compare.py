@@ -1,5 +1,6 @@
 """bench/compare: rows are judged by what was measured, and what was not run is never taken for good."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -14,14 +15,23 @@ KUNO = os.environ["KUNO"]
 sys.path.insert(0, str(BENCH))
 import measure  # noqa: E402 (these lie there)
 import rows  # noqa: E402
+import sides  # noqa: E402
 
-BELOW, NOT_RUN = 1, 2
+BELOW, NOT_RUN, REFUSED = 1, 2, 2
+WITHOUT_PEER = ("--row", "conv-64-512-512", "--threads", "1", "--rounds", "1")  # next to nothing is done
+PICTURE = ("--row", "demo", "--threads", "1", "--rounds", "1")
 
 
 def compare(*args):
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, BENCH / "compare", "--kuno", KUNO, "--folder", folder, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def script(path, line):
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+    return path
 
 
 def cells(report, work):
@@ -66,9 +76,95 @@ class Compare(unittest.TestCase):
         self.assertTrue(row[10].startswith("**below**"), row)
 
     def test_a_row_without_its_peer_is_not_run_and_never_good(self):
-        told = compare("--row", "conv-64-512-512", "--threads", "1", "--rounds", "1")
+        told = compare(*WITHOUT_PEER)
         self.assertEqual(told.returncode, NOT_RUN, told.stderr)
         self.assertIn("- convolution 3x3, 64x64 512 to 512: needs --python", told.stdout)
+
+    def test_rows_of_a_peer_that_cannot_be_had_are_not_run_and_no_model_is_written_for_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            models, place = pathlib.Path(folder) / "models", pathlib.Path(folder)
+            for row, option, peer, why in (
+                ("step-z-image-256", "--python", place / "nothing", "cannot be started: No such file"),
+                ("step-z-image-256", "--python", script(place / "ends", "echo why >&2; exit 3"), "status 3: why"),
+                ("step-z-image-256", "--python", script(place / "talks", "echo hello; exec cat"), "not answer in JSON"),
+                ("sdcpp-z-image-q8_0-256", "--peers", place / "nothing", "cannot be started: No such file"),
+                ("encoder-llama", "--peers", place / "ends", "cyllama is not in the environment"),
+            ):
+                with self.subTest(row=row, peer=peer.name):
+                    told = compare("--row", row, "--threads", "1", option, peer, "--folder", models)
+                    self.assertEqual(told.returncode, NOT_RUN, told.stderr)
+                    self.assertIn(why, told.stdout.split("Not run:")[1])
+                    self.assertNotIn("Traceback", told.stderr)
+                    self.assertEqual(list(models.iterdir()), [])
+
+    def test_a_peer_that_ends_between_its_turns_is_absent(self):
+        peer = sides.Paced(sys.executable, "-c", """print('{"bench": "ready"}')""")
+        peer.process.wait()
+        with self.assertRaisesRegex(sides.Absent, "ended"):
+            peer.turn()
+        peer.close()
+
+    def test_what_is_not_kuno_is_refused_in_one_line(self):
+        for program in ("/bin/true", "/nonexistent/kuno", "/"):
+            told = compare(*PICTURE, "--kuno", program)
+            self.assertEqual((told.returncode, len(told.stderr.splitlines())), (REFUSED, 1), told.stderr)
+
+    def test_numbers_of_turns_and_threads_are_at_least_one_and_each_is_taken_once(self):
+        for args in (("--rounds", "0"), ("--threads", "0")):
+            told = compare(*args)
+            self.assertEqual(told.returncode, REFUSED)
+            self.assertIn("at least 1", told.stderr)
+        told = compare(*WITHOUT_PEER, "--quick", "--threads", "1", "1")
+        self.assertIn("`bench/compare --quick --row conv-64-512-512 --threads 1 --rounds 1`", told.stdout)
+
+
+class Record(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "record"
+        self.kept = {
+            "row": "demo", "threads": 1, "ours": [[0.0625, 0.0625]], "theirs": [], "way": "", "told": {}, "others": 0
+        }
+
+    def goes_on(self):
+        """What it says, and the picture's milliseconds: 62.5 if they are those of the record."""
+        told = compare(*PICTURE, "--record", self.path)
+        self.assertIn(told.returncode, (0, BELOW), told.stderr)
+        return told.stderr, cells(told.stdout, "the demo picture")[2]
+
+    def test_turns_are_taken_from_the_record_but_not_those_of_another_kuno_or_processor(self):
+        self.goes_on()
+        here = json.loads(self.path.read_text())
+        for changed, taken in (({}, True), ({"version": "kuno 0.0.1"}, False), ({"processor": "Abacus"}, False)):
+            self.path.write_text(json.dumps(here | self.kept | changed) + "\n")
+            said, milliseconds = self.goes_on()
+            self.assertEqual(milliseconds == "62.5", taken, said)
+            self.assertEqual("1 of 1 lines are of another Kuno or processor" in said, not taken, said)
+
+    def test_an_old_record_that_does_not_say_who_measured_is_taken_with_a_word(self):
+        self.path.write_text(json.dumps(self.kept) + "\n")
+        said, milliseconds = self.goes_on()
+        self.assertEqual(milliseconds, "62.5")
+        self.assertIn("1 of 1 lines do not say of which Kuno", said)
+
+    def test_a_last_line_that_was_broken_off_is_dropped_with_a_word(self):
+        line = json.dumps(self.kept) + "\n"
+        for length in (1, len(line) // 2, len(line) - 1):
+            self.path.write_text(line + line[:length])
+            said, milliseconds = self.goes_on()
+            self.assertEqual(milliseconds, "62.5")
+            self.assertIn("is broken off and was dropped", said)
+            self.assertEqual(self.path.read_text(), line)
+
+    def test_what_is_no_record_is_refused_and_left_alone(self):
+        line = json.dumps(self.kept) + "\n"
+        for text in ("# A report", '{"row": "demo"}\n' + line, "[]\n", line[:20] + "\n" + line):
+            self.path.write_text(text)
+            told = compare(*PICTURE, "--record", self.path)
+            self.assertEqual((told.returncode, len(told.stderr.splitlines())), (REFUSED, 1), told.stderr)
+            self.assertIn("line 1 of", told.stderr)
+            self.assertEqual(self.path.read_text(), text)
 
 
 class Report(unittest.TestCase):
@@ -78,6 +174,27 @@ class Report(unittest.TestCase):
             for text in ("# One\n\nfirst\n\n## Part\n", "# Two\n\nx\n", "# One\n\nsecond\n"):
                 measure.replace_part(path, text)
             self.assertEqual(path.read_text(), "# One\n\nsecond\n\n# Two\n\nx\n")
+
+    def test_a_report_of_another_title_stands_beside_the_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "RESULTS.md"
+            for title in ((), ("--title", "Some rows"), ("--title", "Some rows")):
+                told = compare(*WITHOUT_PEER, "--output", path, *title)
+                self.assertEqual(told.returncode, NOT_RUN, told.stderr)
+            titles = [line for line in path.read_text().splitlines() if line.startswith("# ")]
+            self.assertEqual(titles, ["# Kuno and its peers, measured", "# Some rows"])
+
+    def test_files_that_cannot_be_written_are_refused_before_anything_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            not_text = pathlib.Path(folder) / "picture"
+            not_text.write_bytes(b"\xff\xd8")
+            for option in ("--output", "--record"):
+                for path in (f"{folder}/missing/file", folder, "/dev/full", "/proc/file", not_text):
+                    with self.subTest(option=option, path=path):
+                        told = compare(*PICTURE, option, path)
+                        self.assertEqual((told.returncode, told.stdout), (REFUSED, ""), told.stderr)
+                        self.assertRegex(told.stderr, rf"\Abench/compare: {option}: .*\n\Z")
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [not_text])
 
 
 tap.main()
