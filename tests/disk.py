@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import tempfile
+import unittest
 
 CLONE_NEWNS, CLONE_NEWUSER, MS_REC, MS_PRIVATE = 0x20000, 0x10000000, 0x4000, 0x40000
 MS_REMOUNT, MNT_DETACH = 0x20, 2
@@ -62,3 +63,23 @@ class Disk:
     def limit_files(self, count):
         """There are no more than so many, whatever room there is; 0: no limit."""
         checked(LIBC.mount(b"kuno", os.fsencode(self.folder), b"tmpfs", MS_REMOUNT, f"nr_inodes={count}".encode()))
+
+
+class DiskCase(unittest.TestCase):
+    """Whose tests have disks, and are skipped where there can be none."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.why_not = why_no_disk()
+
+    def setUp(self):
+        if self.why_not:
+            self.skipTest(self.why_not)
+        super().setUp()
+
+    def mount(self, folder, size_bytes):
+        """Until the test has ended."""
+        disk = Disk(folder, size_bytes)
+        self.addCleanup(disk.close)
+        return disk

@@ -1,26 +1,19 @@
 """The state directory is on a disk that is full: answers and pictures come as ever, and what cannot be kept is told."""
 
 import tap
-from disk import Disk, why_no_disk
+from disk import DiskCase
 from harness import Case, wait_until
 from test_images import Pictures
 
 DISK_BYTES = 1 << 20
 
 
-class Full(Pictures, Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.why_not = why_no_disk()
-
+class Full(DiskCase, Pictures, Case):
     def setUp(self):
-        if self.why_not:
-            self.skipTest(self.why_not)
         super().setUp()
         self.upstream.residents = []
         (self.folder / "state").mkdir()
-        self.disk = Disk(self.folder / "state", DISK_BYTES)
-        self.addCleanup(self.disk.close)
+        self.disk = self.mount(self.folder / "state", DISK_BYTES)
 
     def usage(self, server):
         return server.own("GET", "usage")[1]

@@ -5,10 +5,9 @@ import random
 import signal
 import tempfile
 import time
-import unittest
 
 import tap
-from disk import Disk, why_no_disk
+from disk import DiskCase
 from studio import agreement
 from studio.crowd import Crowd
 from studio.rig import png
@@ -20,18 +19,12 @@ TIMES = int(os.environ.get("STRESS_FULL", "4"))
 DISK_BYTES = 128 << 20
 
 
-class Full(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.why_not = why_no_disk()
-
+class Full(DiskCase):
     def setUp(self):
-        if self.why_not:
-            self.skipTest(self.why_not)
+        super().setUp()
         self.folder = tempfile.mkdtemp(prefix="kuno-disk-")
         self.addCleanup(os.rmdir, self.folder)
-        self.disk = Disk(self.folder, DISK_BYTES)
-        self.addCleanup(self.disk.close)
+        self.disk = self.mount(self.folder, DISK_BYTES)
 
     def test_jobs_end_once_and_whole_while_the_disk_is_full_again_and_again(self):
         with Serve(self.folder) as rig:
