@@ -89,7 +89,12 @@ class Rig:
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def wait(self, hours=0, minutes=0):
         """Lets so much time pass on its clocks."""
@@ -182,7 +187,7 @@ class Rig:
         assert answer.headers["Content-Type"] == "text/event-stream"
 
         def read():
-            lines = []
+            lines, end = [], time.monotonic() + PATIENCE
             for raw in answer:
                 line = raw.decode().rstrip("\n")
                 if line:
@@ -192,6 +197,9 @@ class Rig:
                 lines = []
                 if event.kind:
                     yield event
+                    end = time.monotonic() + PATIENCE
+                elif time.monotonic() > end:  # the stream is kept alive all the time
+                    raise AssertionError("no event comes")
 
         try:
             yield read()

@@ -1,8 +1,10 @@
 """The studio as people run it: `kuno serve` with its image worker and the built-in model. KUNO names the program."""
 
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 import urllib.request
@@ -118,6 +120,18 @@ class Serve(Rig):
                 break
             time.sleep(0.005)
         raise AssertionError(f"{job} does not run: {answer}")
+
+    @contextlib.contextmanager
+    def held(self, job):
+        """It runs, and whoever draws it does nothing meanwhile: nobody has to be faster."""
+        self.running(job)
+        (worker,) = self.workers(b"--upscalers")
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
 
 
 class Probed(Serve):

@@ -5,6 +5,7 @@ import os
 import re
 import select
 import socket
+import time
 
 from studio.rig import PATIENCE, TOKEN
 
@@ -53,11 +54,12 @@ class Client:
             self.read(bytes_max)
 
     def read_until(self, pattern):
-        """All that has come up to there and was not told of before."""
-        at = 0
+        """All that has come up to there and was not told of before. Something may always come, as in a stream of
+        events: how long it takes in all is limited."""
+        at, end = 0, time.monotonic() + PATIENCE
         while not (found := re.compile(pattern).search(self.got, at)):
             at = max(0, len(self.got) - CONTEXT)
-            if not self.read(MIB):
+            if time.monotonic() > end or not self.read(MIB):
                 raise AssertionError(f"{pattern} does not come: {self.got[-CONTEXT:]}")
         told = bytes(self.got[:found.end()])
         del self.got[:found.end()]

@@ -17,6 +17,7 @@ if not why_not():
 WEIGHT_MAX = 250_000
 SCREENS = ("create", "queue", "gallery", "models", "settings", "diagnostics")
 LONG = {"batch": 8, "preset": "quality"}
+RUNS = re.compile(r"^(?!Waiting)\S")  # whatever a job is at that is held
 
 
 def picture(width, height, red=200):
@@ -152,9 +153,11 @@ class Page(BrowserCase):
             job = rig.job("a boat", **LONG)
             go(page, "queue")
             row = page.locator(f".job[data-id={job}]")
-            expect(row.locator("strong")).to_contain_text("Step")
-            shot(page, "queue-running")
-            row.locator("text=Cancel").click()
+            with rig.held(job):
+                expect(row.locator("strong")).to_have_text(RUNS)
+                shot(page, "queue-running")
+                row.locator("text=Cancel").click()
+                expect(row.locator("strong")).to_have_text("Stopping after this step")
             expect(row.locator("strong")).to_have_text("Cancelled")
             self.assertEqual(rig.ended(job)["state"], "cancelled")
 
@@ -164,8 +167,10 @@ class Page(BrowserCase):
             page.check("[name=preset][value=quality]")
             page.check("[name=batch][value='8']")
             page.click("button[type=submit]")
-            expect(page.locator(".progress strong")).to_contain_text("Step")
-            rig.end(signal.SIGKILL)
+            page.wait_for_selector(".progress strong")
+            with rig.held(job_of(rig)["id"]):
+                expect(page.locator(".progress strong")).to_have_text(RUNS)
+                rig.end(signal.SIGKILL)
             expect(page.locator("#lost")).to_be_visible()
             # Its icon does not come from the service that is gone.
             self.assertGreater(page.locator("#lost use").evaluate("(one) => one.getBBox().width"), 0)
