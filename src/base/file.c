@@ -17,8 +17,22 @@ static void close_fd(int *fd) {
 }
 #define AUTO_FD KN_CLEANUP(close_fd) int
 
-/* Opens a regular file for reading and says its size. Never blocks on a pipe or device. */
-static int open_regular(const char *path, size_t *size, kn_error *err) {
+static kn_edition edition_in(const struct stat *st) {
+    return (kn_edition){ st->st_dev, st->st_ino, st->st_size, st->st_ctim };
+}
+
+kn_edition kn_edition_of(const char *path) {
+    struct stat st;
+    return path && stat(path, &st) == 0 ? edition_in(&st) : (kn_edition){ 0 };
+}
+
+bool kn_edition_is(const kn_edition *a, const kn_edition *b) {
+    return a->device == b->device && a->file == b->file && a->bytes == b->bytes &&
+           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+/* Opens a regular file for reading and says which it is. Never blocks on a pipe or device. */
+static int open_regular(const char *path, kn_edition *ret, kn_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         bool ours = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
@@ -34,7 +48,7 @@ static int open_regular(const char *path, size_t *size, kn_error *err) {
     } else if (!S_ISREG(st.st_mode)) {
         kn_fail(err, KN_E_FORMAT, "is not a regular file");
     } else {
-        *size = (size_t)st.st_size;
+        *ret = edition_in(&st);
         return fd;
     }
     close(fd);
@@ -42,17 +56,18 @@ static int open_regular(const char *path, size_t *size, kn_error *err) {
 }
 
 bool kn_map_open(const char *path, kn_map *ret, kn_error *err) {
-    size_t len = 0;
-    AUTO_FD fd = open_regular(path, &len, err);
+    kn_edition edition;
+    AUTO_FD fd = open_regular(path, &edition, err);
     if (fd < 0)
         return false;
+    size_t len = (size_t)edition.bytes;
     void *data = NULL;
     if (len > 0) {
         data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED)
             return kn_fail(err, KN_E_IO, "cannot be mapped: %s", strerror(errno));
     }
-    *ret = (kn_map){ .data = data, .len = len };
+    *ret = (kn_map){ .data = data, .len = len, .edition = edition };
     return true;
 }
 
@@ -63,10 +78,11 @@ void kn_map_close(kn_map *m) {
 }
 
 bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err) {
-    size_t len = 0;
-    AUTO_FD fd = open_regular(path, &len, err);
+    kn_edition edition;
+    AUTO_FD fd = open_regular(path, &edition, err);
     if (fd < 0)
         return false;
+    size_t len = (size_t)edition.bytes;
     if (len > limit)
         return kn_fail(err, KN_E_RANGE, "has %zu bytes, at most %zu are allowed", len, limit);
     if (!kn_buf_reserve(into, len))

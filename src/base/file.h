@@ -4,8 +4,22 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "base/buf.h"
+
+/* What tells a file from the next one in its place, and from itself when more was written. All 0: there is no file. */
+typedef struct kn_edition {
+    dev_t device;
+    ino_t file;
+    off_t bytes;
+    struct timespec changed;
+} kn_edition;
+
+/* Of what is there now; path NULL: nothing is. */
+kn_edition kn_edition_of(const char *path);
+bool kn_edition_is(const kn_edition *a, const kn_edition *b);
 
 /* A file mapped read-only. Pages come from the page cache when they are touched, so a large file costs no memory of its
  * own. A file that is cut short while mapped kills the process with SIGBUS; engines therefore run in a process of their
@@ -13,6 +27,7 @@
 typedef struct kn_map {
     const uint8_t *data; /* NULL for an empty file */
     size_t len;
+    kn_edition edition; /* of the file that was opened */
 } kn_map;
 
 /* Errors name neither path nor component, so that the caller decides what may be shown. */

@@ -77,6 +77,10 @@ void kn_component_unload(kn_component *c) {
     kn_weights_forget_pages(c->file);
 }
 
+bool kn_component_is_current(const kn_component *c) {
+    return !c->file || kn_weights_are_current(c->file);
+}
+
 void kn_component_close(kn_component *c) {
     kn_component_unload(c);
     if (c->file)

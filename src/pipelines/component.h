@@ -19,6 +19,7 @@ typedef struct kn_component {
 bool kn_component_open(kn_component *c, const kn_slot *slot, const kn_source *source, void *network, kn_error *err);
 bool kn_component_load(kn_component *c, kn_error *err); /* does nothing when loaded */
 void kn_component_unload(kn_component *c);              /* also gives the file's pages back */
+bool kn_component_is_current(const kn_component *c);    /* no other file has come in its file's place */
 void kn_component_close(kn_component *c);
 
 #endif

@@ -472,6 +472,11 @@ bool kn_pipeline_sees(const kn_pipeline *p) {
     return p->stages->see && p->blind.code == KN_OK;
 }
 
+bool kn_pipeline_is_current(const kn_pipeline *p) {
+    return kn_component_is_current(&p->text) && kn_component_is_current(&p->vision) &&
+           kn_component_is_current(&p->diffusion) && kn_component_is_current(&p->vae);
+}
+
 static void close_part(kn_component *c) {
     kn_component_close(c);
     free(c->network);

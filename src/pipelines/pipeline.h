@@ -128,6 +128,8 @@ void kn_pipeline_close(kn_pipeline *p); /* NULL is fine */
 
 /* Whether it can be given reference pictures. */
 bool kn_pipeline_sees(const kn_pipeline *p);
+/* Whether the files of its networks are still those that it was opened with. */
+bool kn_pipeline_is_current(const kn_pipeline *p);
 
 /* One picture; none in a plan. One call at a time. */
 bool kn_pipeline_draw(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,

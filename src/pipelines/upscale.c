@@ -145,6 +145,10 @@ void kn_upscaler_close(kn_upscaler *u) {
     free(u);
 }
 
+bool kn_upscaler_is_current(const kn_upscaler *u) {
+    return kn_component_is_current(&u->component);
+}
+
 kn_upscaler_facts kn_upscaler_about(const kn_upscaler *u) {
     return (kn_upscaler_facts){ .kind = u->kind, .scale = u->enlarger.scale, .weight_bytes = u->component.bytes };
 }

@@ -27,6 +27,8 @@ typedef struct kn_upscaler kn_upscaler;
  * device must live longer. */
 bool kn_upscaler_open(const char *path, kn_device *device, kn_precision precision, kn_upscaler **ret, kn_error *err);
 void kn_upscaler_close(kn_upscaler *u); /* NULL is fine */
+/* Whether its file is still the one that it was opened with. */
+bool kn_upscaler_is_current(const kn_upscaler *u);
 
 typedef struct kn_upscaler_facts {
     const kn_kind *kind;

@@ -14,8 +14,10 @@ typedef struct kn_pair {
 } kn_pair;
 
 struct kn_weights {
-    kn_map map;      /* empty when the bytes belong to the caller, or to the parts */
-    kn_entry *entry; /* [count] */
+    kn_map map;         /* empty when the bytes belong to the caller, or to the parts */
+    char *path;         /* of that file, or of the index that joins the parts; NULL: the bytes belong to the caller */
+    kn_edition edition; /* of what lay there */
+    kn_entry *entry;    /* [count] */
     size_t count;
     kn_pair *metadata; /* [metadata_count] */
     size_t metadata_count;

@@ -30,6 +30,25 @@ size_t kn_shard_stem(const char *name) {
     return shard && !kn_starts_with(tail + 10, "00001") ? len - TAIL : 0;
 }
 
+/* So that it can be told whether it still lies there. On failure *w is closed, and NULL. */
+static bool know_place(kn_weights **w, const char *path, const kn_map *map, kn_error *err) {
+    (*w)->path = strdup(path);
+    (*w)->edition = map->edition;
+    if ((*w)->path)
+        return true;
+    kn_weights_close(*w);
+    *w = NULL;
+    return kn_fail_nomem(err, strlen(path));
+}
+
+bool kn_weights_are_current(const kn_weights *w) {
+    kn_edition now = kn_edition_of(w->path);
+    bool current = !w->path || kn_edition_is(&w->edition, &now);
+    for (size_t i = 0; i < w->part_count; i++)
+        current = current && kn_weights_are_current(w->part[i]);
+    return current;
+}
+
 static bool open_file(const char *path, kn_weights **ret, kn_error *err) {
     kn_map map;
     if (!kn_map_open(path, &map, err))
@@ -39,7 +58,7 @@ static bool open_file(const char *path, kn_weights **ret, kn_error *err) {
         return false;
     }
     (*ret)->map = map;
-    return true;
+    return know_place(ret, path, &map, err);
 }
 
 static bool join(const char *folder, size_t folder_len, const char *name, kn_buf *ret, kn_error *err) {
@@ -69,7 +88,8 @@ static bool open_index(const char *path, kn_weights **ret, kn_error *err) {
     const char *text = map.data ? (const char *)map.data : "";
     if (map.len == 0 || !strchr("{ \t\r\n", *text))
         kn_refuse_known_file(map.data, map.len, err); /* says more than what JSON lacks */
-    bool ok = err->code == KN_OK && kn_shards_read(text, map.len, open_shard, (void *)(uintptr_t)path, ret, err);
+    bool ok = err->code == KN_OK && kn_shards_read(text, map.len, open_shard, (void *)(uintptr_t)path, ret, err) &&
+              know_place(ret, path, &map, err);
     kn_map_close(&map);
     return ok;
 }

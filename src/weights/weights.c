@@ -100,6 +100,7 @@ void kn_weights_close(kn_weights *w) {
     free(w->metadata);
     free(w->text);
     free(w->own_names);
+    free(w->path);
     free(w);
 }
 

@@ -42,6 +42,9 @@ bool kn_weights_open(const char *path, kn_weights **ret, kn_error *err);
 /* The same of one file over bytes that the caller keeps alive (the built-in model, tests, fuzzing). */
 bool kn_weights_open_bytes(const uint8_t *data, size_t len, kn_weights **ret, kn_error *err);
 void kn_weights_close(kn_weights *w);
+/* Whether every file of it still lies where it was opened, as it was then. What was mapped stays as it was where
+ * another one was put in its place. */
+bool kn_weights_are_current(const kn_weights *w);
 /* Gives the mapped pages back to the system; they come again when they are read. */
 void kn_weights_forget_pages(const kn_weights *w);
 /* Of the tensors whose names begin with the prefix: whether the system has most of them in its memory, and having it

@@ -83,7 +83,7 @@ static kn_job_code open_model(kn_drawer *d, const kn_image_recipe *r, kn_error *
     kn_job_code code = choose_profile(d, r, &profile, err);
     if (code != KN_JOB_DONE)
         return code;
-    if (d->model && is_same(profile, d->profile)) {
+    if (d->model && is_same(profile, d->profile) && kn_pipeline_is_current(d->model->pipeline)) {
         free(profile);
     } else {
         close_model(d); /* first, so that there is memory for both only where it is needed */
@@ -291,7 +291,7 @@ static bool has_device(kn_drawer *d, kn_error *err) {
 }
 
 static bool open_upscaler(kn_drawer *d, const char *name, kn_error *err) {
-    if (is_same(name, d->upscaler_name))
+    if (is_same(name, d->upscaler_name) && (!name || kn_upscaler_is_current(d->upscaler)))
         return true;
     close_upscaler(d);
     if (!name)

@@ -2,17 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "pipelines/profile.h"
-
-/* What tells a file from the next one in its place, and from itself when more was written. */
-typedef struct edition {
-    dev_t device;
-    ino_t file;
-    off_t bytes;
-    struct timespec changed;
-} edition;
 
 struct kn_painter {
     kn_image_process *process;
@@ -22,7 +14,7 @@ struct kn_painter {
     /* What the worker is, or was. */
     bool known;
     char *config, *upscalers;
-    edition edition; /* of the models.toml when the worker began */
+    kn_edition edition; /* of the models.toml when the worker began */
     kn_isolation isolation;
 };
 
@@ -30,29 +22,20 @@ static bool is_same(const char *a, const char *b) {
     return a == b || (a && b && !strcmp(a, b));
 }
 
-/* All 0: there is no such file. */
-static edition edition_of(const char *config) {
+static kn_edition edition_of(const char *config) {
     char *place = NULL;
-    struct stat st;
-    edition e = { 0 };
     if (!config && kn_profiles_place(&place, NULL))
         config = place;
-    if (config && stat(config, &st) == 0)
-        e = (edition){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
+    kn_edition e = kn_edition_of(config);
     free(place);
     return e;
-}
-
-static bool is_same_edition(const edition *a, const edition *b) {
-    return a->device == b->device && a->file == b->file && a->bytes == b->bytes &&
-           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
 /* What is locked in more than is needed can do the same. Profiles that were changed may be of other files, which the
  * worker has not loaded and may not read. */
 static bool serves(const kn_painter *p, const kn_painter_needs *n) {
-    const edition e = edition_of(n->config);
-    return p->known && is_same(p->config, n->config) && is_same_edition(&p->edition, &e) &&
+    const kn_edition e = edition_of(n->config);
+    return p->known && is_same(p->config, n->config) && kn_edition_is(&p->edition, &e) &&
            (!n->upscalers || is_same(p->upscalers, n->upscalers)) &&
            (p->isolation == KN_ISOLATION_REQUIRED || p->isolation == n->isolation);
 }

@@ -88,7 +88,7 @@ class Pictures(unittest.TestCase):
             turns = [lambda: [rig.drawn("a boat") for _ in range(3)], lambda: [rig.route() for _ in range(3)]]
             self.assertEqual(most_workers(rig, *turns), 1)
 
-    def test_a_profile_that_gets_other_files_is_drawn_with_them_and_so_is_one_that_is_new(self):
+    def test_a_profile_that_gets_other_files_is_drawn_with_them_and_so_is_a_file_that_is_replaced(self):
         with Serve() as rig:
             def put(name, vae):
                 files = {"diffusion": "diffusion_model_fp8_scaled.safetensors",
@@ -113,9 +113,14 @@ class Pictures(unittest.TestCase):
             with open(other, "wb") as file:
                 file.write(weights[:at] + struct.pack("<4H", *[0x3F80] * 4) + weights[at + 8:])  # 1 in each channel
             put("mine", other)
-            self.assertTrue(drawn("mine") != first)
+            second = drawn("mine")
+            self.assertTrue(second != first)
             put("new", own)
             self.assertTrue(drawn("new") == first)
+            workers = rig.workers()
+            os.replace(other, own)  # as who downloads it anew does
+            self.assertTrue(drawn("new") == second)
+            self.assertEqual(rig.workers(), workers)
 
     def test_a_picture_is_that_of_kuno_generate_to_the_byte(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:

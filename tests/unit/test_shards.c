@@ -149,6 +149,35 @@ static void links_to_shards_are_followed(void **state) {
     remove_folder(&snapshot);
 }
 
+static void tells_when_a_file_of_it_is_not_there_any_more_or_another_one(void **state) {
+    (void)state;
+    const char *const names[] = { shard_names[0], shard_names[1], index_name };
+    folder f = make_folder();
+    for (int i = 0; i < 3; i++) {
+        kn_weights *w = NULL;
+        kn_error err = { 0 };
+        put_model(&f);
+        assert_true(kn_weights_open(f.path, &w, &err));
+        assert_true(kn_weights_are_current(w));
+        const golden_file old = in(&f, names[i]), aside = in(&f, "aside");
+        assert_int_equal(rename(old.path, aside.path), 0);
+        assert_false(kn_weights_are_current(w));
+        put(&f, names[i], "another", 7);
+        assert_false(kn_weights_are_current(w));
+        kn_weights_close(w);
+        empty_folder(&f);
+    }
+    remove_folder(&f);
+
+    kn_weights *w = NULL;
+    kn_error err = { 0 };
+    KN_AUTO_BUF file;
+    make_shard(0, &file);
+    assert_true(kn_weights_open_bytes((const uint8_t *)file.data, file.len, &w, &err));
+    assert_true(kn_weights_are_current(w)); /* of a file that nobody can replace */
+    kn_weights_close(w);
+}
+
 static void only_metadata_that_no_shard_contradicts_is_kept(void **state) {
     (void)state;
     folder f = make_folder();
@@ -403,6 +432,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_model_is_one_by_its_index_and_by_its_folder),
         cmocka_unit_test(links_to_shards_are_followed),
+        cmocka_unit_test(tells_when_a_file_of_it_is_not_there_any_more_or_another_one),
         cmocka_unit_test(only_metadata_that_no_shard_contradicts_is_kept),
         cmocka_unit_test(refuses_an_index_that_is_not_as_its_shards),
         cmocka_unit_test(names_every_missing_shard_as_long_as_there_is_room),
