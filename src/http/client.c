@@ -150,7 +150,6 @@ void kn_client_check_end(kn_exchange *x) {
     x->active = false;
     if (x->service->end)
         x->service->end(x);
-    kn_server_exchange_ended(x->server);
     if (x->phase != KN_GONE && x->phase != KN_LINGERING) {
         x->phase = KN_READING_HEAD;
         if (x->in.data)
@@ -236,7 +235,6 @@ static void refuse(kn_exchange *x, unsigned status, kn_window w) {
     x->minor = 1;
     x->phase = KN_REPLYING;
     kn_body_begin(&x->body, KN_BODY_UNTIL_CLOSE, 0);
-    kn_server_exchange_began(x->server);
     if (x->service->refused)
         x->service->refused(x, status, target);
     if (!x->reply)
@@ -254,7 +252,6 @@ static void begin_exchange(kn_exchange *x, const kn_head *h) {
     x->facts.started_ms = now_ms(x);
     x->phase = KN_DECIDING;
     kn_body_begin(&x->body, h->framing, h->content_length);
-    kn_server_exchange_began(x->server);
     x->in_callback = true;
     x->service->request(x, h);
     x->in_callback = false;

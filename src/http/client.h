@@ -131,8 +131,6 @@ void kn_relay_tell_end(kn_exchange *x, kn_upstream_end end);
 /* server.c */
 const kn_server_limits *kn_server_limits_of(const kn_server *s);
 bool kn_server_is_draining(const kn_server *s);
-void kn_server_exchange_began(kn_server *s);
-void kn_server_exchange_ended(kn_server *s);
 bool kn_server_has_room_for(kn_server *s, size_t bytes);   /* of bodies that are collected; then they are counted … */
 void kn_server_collected_less(kn_server *s, size_t bytes); /* … until they are gone */
 void kn_server_add(kn_server *s, kn_exchange *x);

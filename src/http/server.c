@@ -35,7 +35,7 @@ struct kn_server {
     kn_server_limits limits;
     kn_listener *listeners;
     kn_exchange *clients;
-    unsigned connections, exchanges;
+    unsigned connections;
     size_t collected;
     kn_peers peers;
     int spare_fd; /* given up to accept and close when there is no other descriptor */
@@ -94,6 +94,14 @@ void kn_server_add(kn_server *s, kn_exchange *x) {
     s->connections++;
 }
 
+static void tell_drained(kn_server *s) {
+    void (*drained)(void *ctx) = s->drained;
+    if (s->connections || !drained)
+        return;
+    s->drained = NULL;
+    drained(s->drained_ctx);
+}
+
 void kn_server_remove(kn_server *s, kn_exchange *x) {
     if (x->prev)
         x->prev->next = x->next;
@@ -103,10 +111,7 @@ void kn_server_remove(kn_server *s, kn_exchange *x) {
         x->next->prev = x->prev;
     s->connections--;
     kn_peers_leave(&s->peers, x->peer);
-}
-
-void kn_server_exchange_began(kn_server *s) {
-    s->exchanges++;
+    tell_drained(s);
 }
 
 bool kn_server_has_room_for(kn_server *s, size_t bytes) {
@@ -118,19 +123,6 @@ bool kn_server_has_room_for(kn_server *s, size_t bytes) {
 
 void kn_server_collected_less(kn_server *s, size_t bytes) {
     s->collected -= bytes;
-}
-
-static void tell_drained(kn_server *s) {
-    void (*drained)(void *ctx) = s->drained;
-    if (s->exchanges || !drained)
-        return;
-    s->drained = NULL;
-    drained(s->drained_ctx);
-}
-
-void kn_server_exchange_ended(kn_server *s) {
-    s->exchanges--;
-    tell_drained(s);
 }
 
 /* ---- accepting ---- */

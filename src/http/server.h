@@ -79,7 +79,7 @@ bool kn_server_may_listen(const kn_address *address, kn_error *err);
 bool kn_server_adopt(kn_server *s, int fd, const kn_address *peer, const kn_service *service, void *ctx, kn_error *err);
 
 /* Listens no more, closes idle connections, and lets exchanges come to their end, each the last of its connection.
- * Calls `drained` when none is left, maybe at once. */
+ * Calls `drained` when no connection is left, maybe at once. */
 void kn_server_drain(kn_server *s, void (*drained)(void *ctx), void *ctx);
 
 /* Ends every exchange now; each gets its upstream_end and end. */

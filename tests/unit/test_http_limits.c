@@ -369,6 +369,20 @@ static void draining_lets_exchanges_come_to_their_end(void **state) {
     assert_string_equal(s.got, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
 }
 
+static void who_still_sends_when_the_last_answer_is_out_is_waited_for(void **state) {
+    (void)state;
+    bool done = false;
+    client_sends("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    kn_server_drain(s.r.server, drained, &done);
+    upstream_sends(OK);
+    assert_false(done);
+    close(s.client);
+    s.client = -1;
+    rig_run(&s.r);
+    assert_true(done);
+    assert_int_equal(kn_server_connections(s.r.server), 0);
+}
+
 static void an_idle_server_is_drained_at_once(void **state) {
     (void)state;
     bool done = false;
@@ -451,6 +465,7 @@ int main(void) {
         STAGED(an_upstream_that_does_not_read_stops_the_client),
         STAGED(large_bodies_arrive_whole_in_both_directions),
         STAGED(draining_lets_exchanges_come_to_their_end),
+        STAGED(who_still_sends_when_the_last_answer_is_out_is_waited_for),
         STAGED(an_idle_server_is_drained_at_once),
         STAGED(cutting_ends_every_exchange),
         STAGED(connections_beyond_the_limit_are_closed),
