@@ -11,6 +11,10 @@
  * bounds both memory and work. A text is held stored, expanded and copied; pixels are ours. */
 enum { HEAP_BYTES = 3 * KN_PNG_TEXTS_MAX };
 
+/* With the last row libpng expands what else there is of the pixels' data, a thousand bytes from each. It may be so
+ * much, and twice the row. */
+enum { SURPLUS_BYTES = 1 << 16 };
+
 /* One file being read or written. What is made on the way hangs here, so that a jump out of libpng loses nothing. */
 struct session {
     png_structp png;
@@ -19,6 +23,7 @@ struct session {
     size_t heap_left;
 
     const uint8_t *at, *end; /* what is left to read */
+    size_t may_take;         /* of it */
     const kn_image_limits *limits;
     kn_image image;
     kn_png_texts texts;
@@ -185,8 +190,13 @@ static void take(png_structp png, png_bytep into, size_t len) {
         kn_fail(&s->failure, KN_E_TRUNCATED, "ends too early: %zu more bytes are needed, %zu are left", len, left);
         png_longjmp(png, 1);
     }
+    if (len > s->may_take) {
+        kn_fail(&s->failure, KN_E_FORMAT, "is a damaged PNG file: it has more data than its pixels need");
+        png_longjmp(png, 1);
+    }
     memcpy(into, s->at, len);
     s->at += len;
+    s->may_take -= len;
 }
 
 /* What is wrong before the first chunk is looked at. */
@@ -204,6 +214,7 @@ static bool read_file(struct session *s, void (*work)(struct session *s), const 
         return false;
     s->at = data;
     s->end = s->at + len;
+    s->may_take = len;
     s->limits = limits;
     s->heap_left = HEAP_BYTES + len;
     s->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, s, on_read_error, on_read_warning, s, allocate, release);
@@ -235,6 +246,7 @@ static void read_pixels(struct session *s) {
         png_longjmp(s->png, 1);
     }
 
+    size_t stored_row_bytes = png_get_rowbytes(s->png, s->info);
     png_set_expand(s->png);
     png_set_strip_16(s->png);
     png_set_gray_to_rgb(s->png);
@@ -246,9 +258,13 @@ static void read_pixels(struct session *s) {
         png_error(s->png, "rows of unexpected size");
 
     for (int pass = 0; pass < passes; pass++) {
-        for (uint32_t y = 0; y < s->image.height; y++)
+        for (uint32_t y = 0; y < s->image.height; y++) {
+            if (pass == passes - 1 && y == s->image.height - 1)
+                s->may_take = SURPLUS_BYTES + 2 * stored_row_bytes;
             png_read_row(s->png, s->image.pixels + y * row_bytes, NULL);
+        }
     }
+    s->may_take = (size_t)(s->end - s->at);
     png_read_end(s->png, NULL);
 }
 
@@ -334,10 +350,11 @@ static void keep_texts(struct session *s, const png_text *from, size_t count) {
     s->texts.count = count;
 }
 
-/* Pixels are of no interest here; all other chunks that libpng does not handle it may judge itself. */
-static int pass_over_pixels(png_structp png, png_unknown_chunkp chunk) {
+/* Of no interest here are the pixels, and whatever pictures can be read without; the rest libpng may judge itself. */
+static int pass_over(png_structp png, png_unknown_chunkp chunk) {
+    enum { ANCILLARY = 0x20 };
     (void)png;
-    return memcmp(chunk->name, "IDAT", 4) == 0;
+    return chunk->name[0] & ANCILLARY || memcmp(chunk->name, "IDAT", 4) == 0;
 }
 
 static void read_texts(struct session *s) {
@@ -346,7 +363,7 @@ static void read_texts(struct session *s) {
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep) "IDAT\0tRNS", 2);
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "tEXt\0zTXt\0iTXt", 3);
-    png_set_read_user_chunk_fn(s->png, s, pass_over_pixels);
+    png_set_read_user_chunk_fn(s->png, s, pass_over);
     png_set_crc_action(s->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_set_benign_errors(s->png, 1); /* become warnings */
     s->skips_pixels = true;

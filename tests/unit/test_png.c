@@ -267,6 +267,67 @@ static void a_flipped_bit_never_changes_pixels(void **state) {
     kn_image_free(&made);
 }
 
+static void add_number(kn_buf *into, uint32_t n) {
+    const png_byte bytes[] = { (png_byte)(n >> 24), (png_byte)(n >> 16), (png_byte)(n >> 8), (png_byte)n };
+    assert_true(kn_buf_add(into, bytes, sizeof bytes));
+}
+
+static void add_chunk(kn_buf *into, const char *type, const void *data, size_t len) {
+    add_number(into, (uint32_t)len);
+    size_t from = into->len;
+    assert_true(kn_buf_add(into, type, 4) && kn_buf_add(into, data, len));
+    uint32_t sum = UINT32_MAX;
+    for (size_t i = from; i < into->len; i++) {
+        sum ^= (uint8_t)into->data[i];
+        for (int bit = 0; bit < 8; bit++)
+            sum = sum & 1 ? sum >> 1 ^ 0xEDB88320 : sum >> 1;
+    }
+    add_number(into, ~sum);
+}
+
+/* 4 x 4 grey pixels, and so many bytes more of the same in their data, uncompressed. */
+static void make_surplus(size_t surplus, kn_buf *into) {
+    static const png_byte header[] = { 0, 0, 0, 4, 0, 0, 0, 4, 8, PNG_COLOR_TYPE_GRAY, 0, 0, 0 };
+    enum { PIXELS = 4 * (1 + 4) };
+    KN_AUTO_BUF data;
+    kn_buf_init(&data, 1 << 22);
+    assert_true(kn_buf_add(&data, "\x78\x01", 2));
+    size_t left = PIXELS + surplus;
+    while (left > 0) {
+        static const png_byte zeros[UINT16_MAX];
+        size_t n = KN_MIN(left, sizeof zeros);
+        const png_byte block[] = { n == left, (png_byte)n, (png_byte)(n >> 8), (png_byte)~n, (png_byte)(~n >> 8) };
+        assert_true(kn_buf_add(&data, block, sizeof block) && kn_buf_add(&data, zeros, n));
+        left -= n;
+    }
+    add_number(&data, (uint32_t)((PIXELS + surplus) % 65521) << 16 | 1); /* the check sum of so many zeros */
+    kn_buf_init(into, 1 << 22);
+    assert_true(kn_buf_add(into, "\x89PNG\r\n\x1A\n", 8));
+    add_chunk(into, "IHDR", header, sizeof header);
+    add_chunk(into, "IDAT", data.data, data.len);
+    add_chunk(into, "IEND", NULL, 0);
+}
+
+/* A small file could keep its reader at work for minutes. */
+static void data_behind_the_pixels_is_not_expanded_without_end(void **state) {
+    (void)state;
+    static const struct {
+        size_t surplus;
+        bool accepted;
+    } rows[] = { { 0, true }, { 1000, true }, { 200000, false }, { 900000, false } };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        KN_AUTO_BUF file;
+        make_surplus(rows[i].surplus, &file);
+        kn_image image = { 0 };
+        kn_error err = { 0 };
+        if (kn_png_read(file.data, file.len, &limits, &image, &err) != rows[i].accepted)
+            fail_msg("%zu: %s", rows[i].surplus, err.text);
+        if (!rows[i].accepted)
+            assert_string_equal(err.text, "is a damaged PNG file: it has more data than its pixels need");
+        kn_image_free(&image);
+    }
+}
+
 static void damaged_transparency_is_not_dropped(void **state) {
     (void)state;
     KN_AUTO_BUF file;
@@ -391,6 +452,45 @@ static void texts_of_a_picture_in_pieces_are_read(void **state) {
     kn_image_free(&made);
 }
 
+/* What stands between the header of a file and all else. */
+static void insert_chunk(kn_buf *file, const char *type, const void *data, size_t len) {
+    enum { BEHIND_HEADER = 8 + 12 + 13 };
+    KN_AUTO_BUF whole;
+    kn_buf_init(&whole, 1 << 22);
+    assert_true(kn_buf_add(&whole, file->data, BEHIND_HEADER));
+    add_chunk(&whole, type, data, len);
+    assert_true(kn_buf_add(&whole, file->data + BEHIND_HEADER, file->len - BEHIND_HEADER));
+    kn_buf_clear(file);
+    assert_true(kn_buf_add(file, whole.data, whole.len));
+}
+
+static void texts_are_read_whatever_chunks_stand_beside_them(void **state) {
+    (void)state;
+    static const char *const beside[] = { "tRNS", "bKGD", "hIST", "pHYs", "tIME", "gAMA", "sRGB",
+                                          "cHRM", "eXIf", "iCCP", "sBIT", "oFFs", "sPLT", "sTER",
+                                          "pCAL", "sCAL", "acTL", "caBX", "prVt" };
+    static const kn_png_text entry = { KN_PARAMETERS_KEY, "a boat" };
+    kn_image made = gradient(3, 3, 3);
+    for (size_t i = 0; i <= KN_COUNT(beside); i++) {
+        KN_AUTO_BUF file;
+        kn_buf_init(&file, 1 << 22);
+        assert_true(kn_png_write(&made, &entry, 1, &file, NULL));
+        insert_chunk(&file, i < KN_COUNT(beside) ? beside[i] : "KUNO", "123456789", 9);
+        kn_png_texts texts = { 0 };
+        kn_error err = { 0 };
+        bool read = kn_png_texts_read(file.data, file.len, &limits, &texts, &err);
+        if (i == KN_COUNT(beside)) { /* nobody can do without it, and nobody knows it */
+            assert_false(read);
+            break;
+        }
+        if (!read)
+            fail_msg("%s: %s", beside[i], err.text);
+        assert_string_equal(kn_png_texts_find(&texts, KN_PARAMETERS_KEY), "a boat");
+        kn_png_texts_free(&texts);
+    }
+    kn_image_free(&made);
+}
+
 static void texts_that_png_cannot_hold_are_refused(void **state) {
     (void)state;
     kn_image made = gradient(3, 3, 3);
@@ -512,12 +612,14 @@ int main(void) {
         cmocka_unit_test(limits_are_told_from_the_header),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(a_flipped_bit_never_changes_pixels),
+        cmocka_unit_test(data_behind_the_pixels_is_not_expanded_without_end),
         cmocka_unit_test(damaged_transparency_is_not_dropped),
         cmocka_unit_test(written_pixels_come_back),
         cmocka_unit_test(the_same_picture_gives_the_same_bytes),
         cmocka_unit_test(writing_stops_at_the_limit_of_the_buffer),
         cmocka_unit_test(texts_come_back_byte_for_byte),
         cmocka_unit_test(texts_of_a_picture_in_pieces_are_read),
+        cmocka_unit_test(texts_are_read_whatever_chunks_stand_beside_them),
         cmocka_unit_test(texts_that_png_cannot_hold_are_refused),
         cmocka_unit_test(texts_of_other_programs_are_read),
         cmocka_unit_test(texts_that_are_damaged_or_expand_without_end_are_refused),
