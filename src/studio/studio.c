@@ -32,6 +32,8 @@ void kn_studio_note_error(kn_studio *s, const char *code, const char *instance) 
 
 /* ---- errands ---- */
 
+enum { ERRAND_MS = 1000 }; /* after so long it is looked whether there are any */
+
 static void do_errand(kn_job *job) {
     kn_errand *e = KN_HOLDER(job, kn_errand, job);
     e->ok = e->work(e, e->store, &e->err);
@@ -141,9 +143,10 @@ void kn_studio_free(kn_studio *s) {
         return;
     kn_queue_close(s->queue);
     kn_fetcher_close(s->fetcher);
-    kn_disk_free(s->disk);                               /* finishes what it was given … */
-    while (s->errands && kn_loop_turn(s->loop, 0, NULL)) /* … and all of it comes back */
+    /* All errands come back first: one may send the next. */
+    while (s->errands && kn_loop_turn(s->loop, ERRAND_MS, NULL))
         ;
+    kn_disk_free(s->disk);
     if (s->store && s->queue)
         kn_jobs_release(s->store, NULL); /* if that cannot be written, the next start does it */
     kn_queue_free(s->queue);

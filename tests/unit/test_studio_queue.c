@@ -514,6 +514,36 @@ static void of_many_jobs_each_ends_once(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, remove_folder)
 
+/* ---- the end ---- */
+
+static struct {
+    kn_errand errand;
+    unsigned done, back, left;
+} chain;
+
+static bool do_link(kn_errand *e, kn_store *store, kn_error *err) {
+    (void)e, (void)store, (void)err;
+    chain.done++;
+    return true;
+}
+
+static void send_next(kn_errand *e) {
+    chain.back++;
+    if (chain.left--)
+        kn_errand_send(studio, e);
+}
+
+static void what_sends_the_next_errand_comes_to_its_end_before_the_disk(void **state) {
+    (void)state;
+    begin();
+    chain.errand = (kn_errand){ .work = do_link, .back = send_next };
+    chain.left = 20;
+    kn_errand_send(studio, &chain.errand);
+    finish();
+    assert_int_equal(chain.done, 21);
+    assert_int_equal(chain.back, 21);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_job_becomes_pictures_in_the_gallery),
@@ -527,6 +557,7 @@ int main(void) {
         TEST(stopping_lets_the_running_job_end_and_keeps_the_others),
         TEST(jobs_survive_being_killed_at_any_moment),
         TEST(of_many_jobs_each_ends_once),
+        TEST(what_sends_the_next_errand_comes_to_its_end_before_the_disk),
     };
     return cmocka_run_group_tests_name("studio queue", tests, NULL, NULL);
 }
