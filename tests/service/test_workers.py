@@ -281,18 +281,40 @@ class Routing(Workers):
         server = self.start()
         with server.start_raw() as s:
             s.recv(1)
-        connection = server.connect()
-        connection.putrequest("POST", "/api/generate")
-        connection.putheader("Content-Length", str(65 << 20))
-        connection.endheaders()
-        with contextlib.suppress(OSError):
-            for _ in range(65):
-                connection.send(b" " * (1 << 20))
-        with contextlib.suppress(OSError):
-            self.assertEqual(connection.getresponse().status, 413)
-        connection.close()
+        head = b"POST /api/generate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+            s.sendall(head)
+            with contextlib.suppress(OSError):
+                for _ in range(65):
+                    s.sendall(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+            self.assertIn(b" 413 ", s.recv(65536))
         server.wait_idle()
         self.place(server.generate(model="tiny"))
+
+    def test_declared(self):
+        """one_that_says_so_is_refused_before_any_of_it_comes"""
+        server = self.start()
+        before, words = len(self.upstream.seen), "kuno: the request is too large"
+        forms = {"/api/generate": {"error": words},
+                 "/v1/chat/completions": {"error": {"message": words, "type": "invalid_request_error", "param": None,
+                                                    "code": None}},
+                 "/v1/messages": {"type": "error", "error": {"type": "invalid_request_error", "message": words}}}
+        for target, form in forms.items():
+            for size, expects in (((64 << 20) + 1, ""), (10 ** 15, ""), ((64 << 20) + 1, "Expect: 100-continue\r\n")):
+                with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+                    s.sendall(f"POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n{expects}\r\n".encode())
+                    got = b"".join(iter(lambda s=s: s.recv(65536), b""))  # up to the end of the connection
+                head, _, body = got.partition(b"\r\n\r\n")
+                self.assertRegex(head, rb"^HTTP/1\.1 413 (?s:.*)\r\nConnection: close$")
+                self.assertEqual(json.loads(body), form)
+        self.assertEqual(len(self.upstream.seen), before)
+        self.place(server.generate(model="tiny"))
+
+    def test_largest(self):
+        """one_of_exactly_the_limit_is_served"""
+        server = self.start()
+        body = json.dumps({"model": "tiny", "prompt": "hello"})
+        self.place(server.ask("POST", "/api/generate", body + " " * ((64 << 20) - len(body))))
 
     def test_status(self):
         """the_owner_sees_workers_and_what_they_hold"""
