@@ -203,6 +203,16 @@ static void serve_model(kn_request *r, const kn_model *model) {
         find_facts(r);
 }
 
+/* What no model of the catalogue is called may still be the name of one to newer versions, or of none to any. */
+static void serve_unlisted(kn_request *r) {
+    if (kn_name_is_local(r->wish.model))
+        stop_workers_and_pass(r);
+    else if (!kn_name_is_well_formed(r->wish.model))
+        pass(r);
+    else
+        refuse_model(r);
+}
+
 static void look_up(kn_request *r, bool again);
 
 static void catalog_is_ready(kn_catalog_wait *w) {
@@ -218,7 +228,7 @@ static void catalog_is_ready(kn_catalog_wait *w) {
     else if (!model && !r->looked_again)
         look_up(r, true);
     else if (!model)
-        refuse_model(r);
+        serve_unlisted(r);
     else if (placeable)
         serve_model(r, model);
     else

@@ -2,7 +2,8 @@
  *
  *     names a model of the catalogue ─► the crew finds it a worker
  *     names one that runs elsewhere  ─► the upstream, which sends it there
- *     names one that is not listed   ─► refused, and nothing else happens
+ *     names one that is not listed   ─► refused, and nothing else happens; if no model can be called so the upstream
+ *                                       refuses it, which has other words for that on each route
  *     names nothing that can be one  ─► the upstream, which has its own words for what is wrong
  *     changes the catalogue          ─► the upstream, which owns it
  *     anything else                  ─► all workers are stopped, then the upstream: it may load what it likes

@@ -139,6 +139,11 @@ class RealWorkers(unittest.TestCase):
                          '{"model":"a\\"b",' + rest, '{"model":"kuno-tiny:",' + rest, "\ufeff" + whole, whole[:-1], "",
                          "not json", "[]", "null", "{}"):
                 self.same(target, body.encode())
+        for target, rest in ROUTES.items():
+            for name in ("a/b/c/d", "a/b/c/d/e", "a/b/c", "a//m", "a:b:c", "a:b/c", "n.s/m", "h:80/n/m",
+                         "x" * 80, "x" * 81, "x" * 255, "kuno-tiny:" + "t" * 80, "kuno-tiny:" + "t" * 81,
+                         "n" * 80 + "/m", "n" * 81 + "/m", "h" * 81 + "/n/m"):
+                self.same(target, (json.dumps({"model": name})[:-1] + "," + rest).encode())
         self.assertEqual(self.serves(), before)
         for target, rest in ROUTES.items():  # what some versions read otherwise
             for name in " kuno-tiny ", " ", "n\u00e9", "x" * 300, "http://kuno-tiny":

@@ -138,6 +138,17 @@ class Routing(Workers):
         self.assertEqual(self.upstream.worked(), [])
         self.untouched(server)
 
+    def test_no_name(self):
+        """one_that_no_model_can_be_called_is_the_upstreams_to_refuse_and_nothing_else_happens"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        names = "a/b/c/d/e", "a//m", "a:b:c", "n.s/m", "x" * 81, "x" * 255, "tiny:" + "t" * 81
+        for name in names:
+            status, _, text = server.generate("status=400", name)
+            self.assertEqual((status, json.loads(text)), (400, {"error": self.upstream.error_text}), name)
+        self.assertEqual(self.upstream.worked(), len(names) * ["/api/generate"])
+        self.untouched(server)
+
     def test_new(self):
         """one_that_has_come_since_the_list_was_read_is_found"""
         server = self.start()
@@ -216,6 +227,7 @@ class Routing(Workers):
         self.place(server.generate(model="tiny"))
         odd = {"model": "tiny", "prompt": "x", "options": {"num_ctx": 5.5}}
         for target, body in (("/api/generate", odd), ("/api/unknown", {}), ("/api/generate", b'{"model":" tiny"}'),
+                             ("/api/chat", {"model": "tiny:local", "messages": ["x"]}),  # which newer versions know
                              ("/api/generate", b'{"model":"tiny","option\xc5\xbf":{"num_gpu":1},"prompt":"x"}'),
                              ("/v1/responses", {"model": "tiny", "input": "x"})):
             before = [pid for pid in self.pids() if is_alive(pid)]
