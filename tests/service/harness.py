@@ -48,6 +48,20 @@ def wait_until(true, what, seconds=PATIENCE):
         time.sleep(0.005)
 
 
+def children_of(pid):
+    """The processes that any of its threads has started."""
+    found = []
+    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, thread.read_text().split())
+    return sorted(found)
+
+
+def as_user(user):
+    """For subprocess: who runs the program, if not who runs the tests."""
+    return {"user": user, "group": user, "extra_groups": []} if user else {}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -201,6 +215,8 @@ class Upstream(http.server.ThreadingHTTPServer):
 class Server:
     """`kuno serve` in the background."""
 
+    program, user = PROGRAM, None
+
     def __init__(self, case, before=(), env=None, output=None, **keys):
         self.listen, self.control = case.ports[1:3]
         self.folder = case.folder
@@ -212,8 +228,8 @@ class Server:
         self.told_before = self.text().count("answer")  # by an earlier server
         kept = {name: os.environ[name] for name in os.environ if name == "PATH" or name.endswith("SAN_OPTIONS")}
         self.process = subprocess.Popen(
-            [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=output or self.log, start_new_session=True,
+            [*before, self.program, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=output or self.log, start_new_session=True, **as_user(self.user),
             env={**kept, "HOME": str(case.folder), "LC_ALL": "C.UTF-8", "KUNO_CONTROL_TOKEN": TOKEN, **(env or {})})
         case.addCleanup(self.check_findings)
         case.addCleanup(self.kill)
@@ -250,7 +266,7 @@ class Server:
 
     def pid(self):
         """The server's own, also below a program that runs it."""
-        if self.process.args[0] == PROGRAM:
+        if self.process.args[0] == self.program:
             return self.process.pid
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return int(children.split()[0])

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import tap
-from harness import Server, wait_until
+from harness import Server, children_of, wait_until
 from ports import free_ports
 from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
 from test_ollama import CHAT, OPENAI, SHORT
@@ -39,15 +39,6 @@ def words_of(answer):
     """Of an error, in whichever form; which "type" it has in that of OpenAI versions of Ollama do not agree about."""
     error = json.loads(answer)["error"]
     return error if isinstance(error, str) else error["message"]
-
-
-def children(pid):
-    """Of all its threads."""
-    found = []
-    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, thread.read_text().split())
-    return sorted(found)
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
@@ -100,7 +91,7 @@ class RealWorkers(unittest.TestCase):
 
     def serves(self):
         """The process of each worker, and its runners."""
-        return {pid: children(pid) for pid in children(self.server.pid())}
+        return {pid: children_of(pid) for pid in children_of(self.server.pid())}
 
     def test_two(self):
         """two_workers_serve_two_models_as_the_owner_of_the_models_would_and_keep_them_loaded"""

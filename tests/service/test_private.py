@@ -5,19 +5,23 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import socket
+import subprocess
 import time
 import unittest
 
 import tap
-from harness import PATIENCE, TOKEN, Case, wait_until
+from harness import PATIENCE, PROGRAM, SANITIZED, TOKEN, Case, Server, as_user, children_of, wait_until
 from ports import free_ports
+from workers import Workers
 
 # One word for each place where something private can stand.
 CANARIES = {name: f"canary-{name}-0123456789" for name in (
     "prompt", "negative", "image", "system", "option", "url", "field", "cookie", "model", "answer", "error", "user",
     "file", "key", "method")}
 FAKES = pathlib.Path(os.environ.get("KUNO_FAKES", "/nowhere"))
+NOBODY = 65534
 OWNER = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
 RECIPE = {"workflow": "qwen-image-2.1-text-to-image/v1", "seed": "42", "width": 128, "height": 128, "steps": 8,
           "cfg": 1}
@@ -37,9 +41,7 @@ class Canaries(Case):
         texts = {}
         pids = [server.pid()]
         for pid in pids:
-            with contextlib.suppress(OSError):
-                children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-                pids += map(int, children.split())
+            pids += children_of(pid)
             for name in "cmdline", "environ", "comm":
                 with contextlib.suppress(OSError):
                     shown = pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
@@ -175,6 +177,71 @@ class Canaries(Case):
         """the_token_is_in_no_environment_and_no_answer"""
         server = self.serve()
         self.finds_none({**self.everything_shown(server), **self.told(server)})
+
+
+class Stranger(Server):
+    """A server of a user who is not root: of root's processes nobody can see whether they may be dumped."""
+
+    def __init__(self, case, **setup):
+        self.program = str(case.folder / "kuno")
+        shutil.copy(PROGRAM, self.program)
+        if os.geteuid() == 0:
+            self.user = NOBODY
+            for path in case.folder, *case.folder.rglob("*"):
+                os.chown(path, NOBODY, NOBODY)
+        super().__init__(case, **setup)
+
+
+class Dumps(Case):
+    """A process that may not be dumped has files in /proc that are root's, whoever's it is."""
+
+    def is_closed(self, pid, what):
+        folder = pathlib.Path(f"/proc/{pid}")
+        status = (folder / "status").read_text()
+        self.assertNotRegex(status, r"\nUid:\t0\t", what)
+        self.assertEqual((folder / "status").stat().st_uid, 0, what)
+        self.assertRegex((folder / "limits").read_text(), r"\nMax core file size +0 +0 ", what)
+
+    def test_dumps(self):
+        """neither_the_server_nor_an_image_worker_nor_an_mcp_server_leaves_its_memory_behind"""
+        self.upstream.residents = []
+        studio, = free_ports(1)
+        options = {"env": {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}} if SANITIZED else {}
+        server = Stranger(self, image={}, studio={"listen": f"127.0.0.1:{studio}"}, **options).wait_ready()
+        self.addCleanup(shutil.rmtree, server.state, ignore_errors=True)
+        self.is_closed(server.pid(), "the server")
+        target = "/kuno/v1/images/generate"
+        self.assertEqual(server.ask("POST", target, json.dumps({**RECIPE, "prompt": "x"}), None, OWNER,
+                                    server.control)[0], 200)
+        worker, = children_of(server.pid())
+        self.assertIn(b"image-worker", pathlib.Path(f"/proc/{worker}/cmdline").read_bytes())
+        self.is_closed(worker, "the image worker")
+        with subprocess.Popen([server.program, "mcp", "--config", "config.json"], cwd=self.folder,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"KUNO_CONTROL_TOKEN": TOKEN},
+                              **as_user(server.user)) as mcp:
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            mcp.stdin.write(json.dumps(ping).encode() + b"\n")
+            mcp.stdin.flush()
+            self.assertEqual(json.loads(mcp.stdout.readline())["id"], 1)
+            self.is_closed(mcp.pid, "the MCP server")
+            mcp.stdin.close()
+            self.assertEqual(mcp.wait(PATIENCE), 0)
+        self.assertEqual(server.stop(), 0)
+
+
+class WorkerDumps(Workers):
+    def test_dumps(self):
+        """what_workers_and_their_runners_have_in_memory_is_in_no_core_dump"""
+        for home in self.homes:
+            self.set_stub(home, runner=True)
+        server = self.start()
+        workers = children_of(server.pid())
+        runners = [pid for worker in workers for pid in children_of(worker)]
+        self.assertEqual((len(workers), len(runners)), (2, 2))
+        for pid in server.pid(), *workers, *runners:
+            limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
+            self.assertRegex(limits, r"\nMax core file size +0 +0 ")
+            self.assertEqual(int(pathlib.Path(f"/proc/{pid}/coredump_filter").read_text(), 16), 0)
 
 
 @unittest.skipUnless((FAKES / "v2").is_dir(), "the fakes of drivers were not built")
