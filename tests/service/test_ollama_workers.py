@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import tap
-from harness import Server, children_of, wait_until
+from harness import TOKEN, Server, children_of, wait_until
 from ports import free_ports
 from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
 from test_ollama import CHAT, OPENAI, SHORT
@@ -148,6 +148,32 @@ class RealWorkers(unittest.TestCase):
             (self.ollama.ask(port, "POST", target, body) for port in (self.ports[0], self.server.listen)))
         self.assertEqual((own_status, own_words), (status, words), (target, body))
         return status
+
+    def test_private(self):
+        """what_is_asked_of_workers_is_in_no_file_and_no_output"""
+        canary = "canary-0123456789"
+        for target, body in (("/api/generate", {"prompt": canary, "system": canary, "options": SHORT, "stream": False}),
+                             ("/api/chat", {"messages": [{"role": "user", "content": canary}], "options": SHORT,
+                                            "stream": False}),
+                             ("/api/embed", {"input": canary}), ("/v1/completions", {"prompt": canary, **OPENAI})):
+            self.ask(target, {"model": "kuno-tiny", **body})
+        self.ollama.ask(self.server.listen, "POST", "/api/generate", {"model": canary, "prompt": canary})
+        body = json.dumps({"model": "kuno-tiny", "prompt": canary, "options": {"num_predict": 100000}}).encode()
+        with self.server.start_raw(body=body, target=f"/api/generate?{canary}") as s:
+            s.recv(1)
+        self.server.wait_idle()
+        shown = {pid: (pathlib.Path(f"/proc/{pid}") / name).read_bytes() for name in ("environ", "cmdline")
+                 for pid in (self.server.pid(), *marked(self.mark))}
+        self.assertGreater(len(shown), 3)  # with a runner
+        told = json.dumps([self.server.own("GET", route)[1] for route in ("status", "usage", "learning", "resources")])
+        self.server.stop()
+        places = {**shown, "told": told.encode(), "log": self.server.text().encode(),
+                  **{path: str(path).encode() + path.read_bytes() for path in self.server.state.rglob("*")
+                     if path.is_file()}}
+        self.assertTrue(any("home0" in str(place) for place in places))
+        for place, text in places.items():
+            self.assertNotIn(canary.encode(), text, place)
+            self.assertNotIn(TOKEN.encode(), text, place)
 
     def test_shared(self):
         """models_of_the_same_weights_share_a_load"""

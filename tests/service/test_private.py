@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -27,7 +28,9 @@ RECIPE = {"workflow": "qwen-image-2.1-text-to-image/v1", "seed": "42", "width": 
           "cfg": 1}
 
 
-class Canaries(Case):
+class Planted:
+    """Cases that look for canaries."""
+
     def everything_written(self, server):
         """Everything that the server has written or told of: its output, its files and their names."""
         texts = {"log": server.text()}
@@ -56,6 +59,12 @@ class Canaries(Case):
                 self.assertNotIn(coded, text, f"{name} in base64 in {place}")
             self.assertNotIn(TOKEN, text, place)
 
+    def told(self, server):
+        routes = "status", "usage", "learning", "resources"
+        return {route: json.dumps(server.own("GET", route)[1]) for route in routes}
+
+
+class Canaries(Planted, Case):
     def plant(self, server):
         c = CANARIES
         body = {"model": "tiny", "prompt": c["prompt"], "images": [c["image"]], "system": c["system"],
@@ -82,10 +91,6 @@ class Canaries(Case):
         server.own("POST", "admission/pause", {"reason": c["prompt"]})
         server.own("POST", "admission/pause", {c["prompt"]: c["prompt"]})
         return self.told(server)
-
-    def told(self, server):
-        routes = "status", "usage", "learning", "resources"
-        return {route: json.dumps(server.own("GET", route)[1]) for route in routes}
 
     def test_canaries(self):
         """no_output_and_no_file_holds_a_byte_of_what_passes"""
@@ -179,6 +184,68 @@ class Canaries(Case):
         self.finds_none({**self.everything_shown(server), **self.told(server)})
 
 
+class WorkerCanaries(Planted, Workers):
+    def plant(self, server):
+        """In what workers serve, refuse and fail at, and in what goes on to the upstream."""
+        c, everyone = CANARIES, range(len(self.homes))
+        rest = {"images": [c["image"]], "system": c["system"], "options": {"stop": [c["option"]]}}
+        body = {"model": "tiny", "prompt": c["prompt"], **rest}
+        fields = {"X-Field": c["field"], "Cookie": c["cookie"], "Authorization": f"Bearer {c['user']}",
+                  "User-Agent": c["user"]}
+
+        def send(target, body):
+            return server.ask("POST", f"{target}?q={c['url']}", body, "status=400", fields)[0]
+
+        def set_all(**more):
+            for worker in everyone:
+                self.set_stub(self.homes[worker], loud=True, **more)
+
+        set_all()
+        words = [{"role": "user", "content": c["prompt"]}]
+        self.assertEqual([send("/api/generate", body), send("/api/chat", {"model": "tiny", "messages": words, **rest}),
+                          send("/v1/chat/completions", {"model": "other:7b", "messages": words, "user": c["user"]}),
+                          send("/api/embed", {"model": "tiny", "input": c["prompt"]})], 4 * [200])
+        self.assertEqual([send("/api/generate", {**body, "model": c["model"]}),
+                          send("/api/generate", {**body, "model": c["model"] + "/a/b/c"}),
+                          send("/api/generate", {**body, "options": {"num_gpu": 1, c["key"]: c["option"]}}),
+                          send("/api/chat", json.dumps(body)[:40]),
+                          send("/api/generate", json.dumps(body) + c["prompt"])], [404, 400, 400, 400, 200])
+        head = f"POST /api/generate?{c['url']} HTTP/1.1\r\nHost: h\r\nX-Field: {c['field']}\r\n"
+        for rest in f"Content-Length: 99999999\r\n\r\n{c['prompt']}", f"Content-Length: 900\r\n\r\n{c['prompt']}":
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:  # too much, and too little
+                s.sendall((head + rest).encode())
+        set_all(cut=True)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            send("/api/generate", body)
+        server.wait_idle()
+        set_all(fail={"other:7b": "error"}, words=c["error"])
+        server.own("GET", "status")  # by which a worker that was ended may be back
+        self.assertEqual(send("/api/generate", {**body, "model": "other:7b", "options": {"num_ctx": 256}}), 503)
+        set_all()
+        self.assertEqual([send("/api/generate", {**body, "options": {"num_ctx": 5.5, c["key"]: 1}}),
+                          send("/v1/responses", {"model": "tiny", "input": c["prompt"]}),
+                          send(f"/api/{c['url']}", body)], 3 * [400])
+        self.assertEqual(send("/api/generate", body), 200)  # so that they run
+
+    def test_canaries(self):
+        """nor_with_workers_whatever_they_say_themselves"""
+        self.upstream.error_text = CANARIES["error"]
+        server = self.start()
+        self.plant(server)
+        told, shown = self.told(server), self.everything_shown(server)
+        self.assertGreaterEqual(len(shown), 6)  # the server's, and those of a worker
+        self.assertIn('"class": "runtime"', told["learning"])
+        server.stop()
+        heard = "".join(self.notes())
+        for name in "prompt", "image", "system", "option", "user":
+            self.assertIn(CANARIES[name], heard)
+        texts = self.everything_written(server)
+        self.assertIn('"calls"', texts["usage.json"])
+        self.finds_none({**texts, **told, **shown})
+        for text in texts.values():
+            self.assertNotIn("tiny", text)
+
+
 class Stranger(Server):
     """A server of a user who is not root: of root's processes nobody can see whether they may be dumped."""
 
@@ -189,7 +256,9 @@ class Stranger(Server):
             self.user = NOBODY
             for path in case.folder, *case.folder.rglob("*"):
                 os.chown(path, NOBODY, NOBODY)
+        mask = os.umask(0o022)
         super().__init__(case, **setup)
+        os.umask(mask)
 
 
 class Dumps(Case):
