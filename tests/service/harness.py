@@ -305,6 +305,13 @@ class Server:
     def wait_idle(self):
         wait_until(lambda: not self.admission()["active"], "an idle gateway")
 
+    def clients(self):
+        """How many connections of Ollama's clients it has open."""
+        address, listens = f"0100007F:{self.listen:04X}", "0A"
+        lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+        return sum(local == address and state != listens and inode != "0" for local, state, inode in
+                   ((fields[1], fields[3], fields[9]) for fields in map(str.split, lines)))
+
     def marker(self):
         return (self.state / "upstream-in-flight").exists()
 
