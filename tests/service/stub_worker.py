@@ -15,6 +15,7 @@ environment is all the server's; what it has done it appends to stub.log there, 
     ps          "broken": what is loaded is told as what is no JSON
     words       what a load that ends in an "error" is refused with
     loud        what it is sent it writes down, and to its output
+    work        how many seconds it is at work; then it notes from when to when it was
     stubborn    SIGTERM is ignored
     start       "exit" | "silent": instead of starting"""
 
@@ -159,6 +160,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, {"done_reason": "load"})
             return
         note("use", self.path, name)
+        if "work" in s:
+            begun = time.monotonic()
+            time.sleep(s["work"])
+            note("span", begun, time.monotonic())
         if s.get("cut"):
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
