@@ -125,6 +125,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def metadata(self, path):
         stub = self.server.stub
+        if self.headers.get("Origin") in stub.foreign:
+            self.answer(403, b"")
+            return
         if self.is_cut:
             self.answer(400, {"error": stub.error_text})
             return
@@ -182,6 +185,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
         self.version = {"version": "0.0.0-stub"}
+        self.foreign = ()  # pages that it does not admit
         self.unloads = False  # what it is asked to generate it unloads instead
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}

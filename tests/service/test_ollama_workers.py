@@ -175,6 +175,22 @@ class RealWorkers(unittest.TestCase):
             self.assertNotIn(canary.encode(), text, place)
             self.assertNotIn(TOKEN.encode(), text, place)
 
+    def test_pages(self):
+        """pages_are_admitted_or_refused_as_ollama_does_it_and_no_model_is_loaded_for_those_that_are_refused"""
+        body = {"model": "kuno-tiny", "prompt": "x", "options": SHORT, "stream": False}
+        for target in "/api/generate", "/v1/completions":
+            for origin in "http://elsewhere.example", "null", "https://localhost.elsewhere.example":
+                seen = []
+                for port in self.ports[0], self.server.listen:
+                    status, headers, text = self.ollama.ask(port, "POST", target, body, {"Origin": origin})
+                    seen.append((status, {name for name, _ in headers}, text))
+                self.assertEqual(seen[1], seen[0], origin)
+                self.assertEqual(seen[0][0], 403)
+        self.assertFalse(any(self.serves().values()))
+        status, headers, _ = self.ollama.ask(self.server.listen, "POST", "/api/generate", body,
+                                             {"Origin": "http://localhost:3000"})
+        self.assertEqual((status, dict(headers)["Access-Control-Allow-Origin"]), (200, "http://localhost:3000"))
+
     def test_shared(self):
         """models_of_the_same_weights_share_a_load"""
         self.generate("kuno-tiny")

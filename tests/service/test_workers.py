@@ -239,6 +239,24 @@ class Routing(Workers):
             self.assertEqual({w["state"] for w in self.workers(server)}, {"stopped"})
             self.place(server.generate(model="tiny"))  # which starts them again
 
+    def test_page(self):
+        """a_page_that_the_upstream_does_not_admit_is_refused_before_anything_is_done_for_it"""
+        foreign, own = {"Origin": "http://elsewhere.example"}, {"Origin": "http://localhost:3000"}
+        self.upstream.foreign = tuple(foreign.values())
+        server = self.start()
+        for target, body in (("/api/generate", {"model": "tiny", "prompt": "x"}), ("/api/unknown", {}),
+                             ("/v1/responses", {"model": "tiny", "input": "x"}),
+                             ("/api/generate", {"model": "tiny", "keep_alive": 0})):
+            status, headers, text = server.ask("POST", target, body, headers=foreign)
+            self.assertEqual((status, headers["Content-Length"], text), (403, "0", b""), target)
+        self.assertEqual((self.upstream.worked(), self.notes(start="load")), ([], []))
+        self.place(server.generate(model="tiny", headers=own))
+        server.ask("POST", "/api/generate", {"model": "tiny", "prompt": "x"}, headers=foreign)
+        self.untouched(server)
+        self.upstream.close()
+        self.assertEqual(server.generate(model="tiny", headers=own)[0], 502)
+        self.untouched(server)
+
     def test_catalog(self):
         """changes_of_the_catalogue_and_cloud_models_leave_workers_alone"""
         server = self.start()
