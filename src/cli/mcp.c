@@ -107,6 +107,7 @@ static int run(const void *given) {
     kn_config c = { 0 };
     const char *from = NULL;
     kn_error err = { 0 };
+    kn_service_keep_private();
     if (!kn_service_config(o->config, &c, &from, &err))
         return kn_report("config", &err);
     bool ok = c.studio.len || kn_fail(&err, KN_E_USAGE, "the configuration has no 'studio'");

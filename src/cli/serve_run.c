@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,14 +31,6 @@ typedef struct service {
 static void log_line(void *ctx, const char *line) {
     const service *s = ctx;
     kn_log_say(s->log, "%s", line);
-}
-
-/* What passes through here is nobody's business: it must not lie in a file after a crash, nor be read by another
- * process of the user. PR_SET_DUMPABLE also holds for collectors that the kernel pipes to. */
-static void keep_memory_private(void) {
-    prctl(PR_SET_DUMPABLE, 0);
-    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
-    umask(077);
 }
 
 /* Two descriptors for each connection may be more than a process usually has. */
@@ -186,7 +177,8 @@ int kn_serve_run(const kn_serve_options *o) {
     kn_config c;
     service s = { .config = &c, .patience.fired = end };
     kn_error err = { 0 };
-    keep_memory_private();
+    kn_service_keep_private();
+    umask(077);
     raise_descriptor_limit();
     if (!kn_service_config(o->config, &c, &s.config_from, &err))
         return kn_report("config", &err);

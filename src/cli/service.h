@@ -11,6 +11,10 @@
  * user's home. *ret_from: which of them, NULL for the built-in ones. */
 bool kn_service_config(const char *given, kn_config *ret, const char **ret_from, kn_error *err);
 
+/* Before anything private is read, for a process that prompts or the token pass through: they must not lie in a file
+ * after a crash, nor be read by another process of the user. What it starts leaves no memory in a core dump either. */
+void kn_service_keep_private(void);
+
 /* What keeps `kuno serve` from starting with it, on this machine and as this user. */
 void kn_service_look(const kn_config *c, kn_needs *ret);
 

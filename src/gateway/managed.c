@@ -1,5 +1,6 @@
 #include "gateway/managed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,16 @@ static void serve_model(kn_request *r, const kn_model *model) {
         find_facts(r);
 }
 
+/* What no model of the catalogue is called may still be the name of one to newer versions, or of none to any. */
+static void serve_unlisted(kn_request *r) {
+    if (kn_name_is_local(r->wish.model))
+        stop_workers_and_pass(r);
+    else if (!kn_name_is_well_formed(r->wish.model))
+        pass(r);
+    else
+        refuse_model(r);
+}
+
 static void look_up(kn_request *r, bool again);
 
 static void catalog_is_ready(kn_catalog_wait *w) {
@@ -218,7 +229,7 @@ static void catalog_is_ready(kn_catalog_wait *w) {
     else if (!model && !r->looked_again)
         look_up(r, true);
     else if (!model)
-        refuse_model(r);
+        serve_unlisted(r);
     else if (placeable)
         serve_model(r, model);
     else
@@ -268,13 +279,51 @@ bool kn_managed_collected(kn_request *r, kn_span body, bool complete) {
     return true;
 }
 
-void kn_managed_serve(kn_request *r) {
-    if (r->kind.class == KN_ROUTE_CATALOG || r->naming == KN_NAMING_NOTHING)
-        pass(r);
-    else if (r->naming == KN_NAMING_MODEL)
+static void serve(kn_request *r) {
+    if (r->naming == KN_NAMING_MODEL)
         look_up(r, false);
     else
         stop_workers_and_pass(r);
+}
+
+/* As the upstream does it, which judges all of its routes alike. */
+static void page_is_judged(void *ctx, const kn_call_result *answer) {
+    kn_request *r = ctx;
+    r->call = NULL;
+    if (answer->end == KN_CALL_ANSWERED && answer->status != 403) {
+        serve(r);
+    } else if (answer->end == KN_CALL_ANSWERED) {
+        kn_exchange_reply(r->x, &(kn_reply){ .status = 403 });
+        finish_unserved(r);
+    } else {
+        refuse(r, 502);
+    }
+}
+
+/* Which pages may ask is the upstream's to say, and it would say so only when a model has been loaded, or workers have
+ * been stopped, for a page that may not. */
+static void ask_about_page(kn_request *r, kn_span origin) {
+    kn_call_request question = kn_presence_question;
+    char *field = NULL;
+    r->stage = KN_STAGE_ASKS;
+    if (asprintf(&field, "Origin: %.*s\r\n", (int)origin.len, origin.data) < 0)
+        field = NULL;
+    question.fields = field;
+    bool ok = field && kn_call_start(r->g->upstream, &question, page_is_judged, r, &r->call, NULL);
+    free(field);
+    if (!ok)
+        refuse(r, 502);
+}
+
+void kn_managed_serve(kn_request *r) {
+    const kn_head *head = kn_exchange_head(r->x);
+    const kn_field *origin = head ? kn_head_find(head, KN_FIELD_ORIGIN, NULL) : NULL;
+    if (r->kind.class == KN_ROUTE_CATALOG || r->naming == KN_NAMING_NOTHING)
+        pass(r);
+    else if (origin)
+        ask_about_page(r, kn_head_value(head, origin));
+    else
+        serve(r);
 }
 
 void kn_managed_left(kn_request *r) {

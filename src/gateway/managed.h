@@ -2,13 +2,17 @@
  *
  *     names a model of the catalogue ─► the crew finds it a worker
  *     names one that runs elsewhere  ─► the upstream, which sends it there
- *     names one that is not listed   ─► refused, and nothing else happens
+ *     names one that is not listed   ─► refused, and nothing else happens; if no model can be called so the upstream
+ *                                       refuses it, which has other words for that on each route
  *     names nothing that can be one  ─► the upstream, which has its own words for what is wrong
  *     changes the catalogue          ─► the upstream, which owns it
  *     anything else                  ─► all workers are stopped, then the upstream: it may load what it likes
  *
  * A body that names a model is read into memory first; only then does the request wait for its turn, so that nobody's
  * turn is spent on waiting for a client. How much there is in memory together the server limits.
+ *
+ * A page that the upstream does not admit is refused before anything is done for it; so the upstream must be there for
+ * pages.
  *
  * Where the upstream does not answer, models that it was last known to have are served as long as workers have once
  * had them loaded as they should be. Nothing is unloaded for want of an upstream. Internal to the room. */

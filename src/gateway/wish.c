@@ -148,6 +148,35 @@ bool kn_name_is_cloud(const char *name) {
            (len > 6 && kn_span_is_like(kn_span_of(tag + len - 6), "-cloud"));
 }
 
+bool kn_name_is_local(const char *name) {
+    const char *tag = strrchr(name, ':');
+    return tag && kn_span_is_like(kn_span_of(tag + 1), "local");
+}
+
+/* Of letters, digits and "_", and behind the first one of what else such a part may have. */
+static bool is_part(const char *at, const char *end, const char *more) {
+    enum { PART_MAX = 80 };
+    static const char others[] = "-.:/";
+    bool is_host = strchr(more, ':'); /* which may be as long as a name */
+    if (at == end || strchr(others, *at) || (end - at > PART_MAX && !is_host))
+        return false;
+    for (; at < end; at++)
+        if (strchr(others, *at) && !strchr(more, *at))
+            return false;
+    return true;
+}
+
+bool kn_name_is_well_formed(const char *name) {
+    const char *end = name + strlen(name), *slash = strrchr(name, '/');
+    const char *model = slash ? slash + 1 : name, *colon = strrchr(model, ':');
+    if (!is_part(model, colon ? colon : end, "-.") || (colon && !is_part(colon + 1, end, "-.")))
+        return false;
+    if (!slash)
+        return true;
+    const char *before = memrchr(name, '/', (size_t)(slash - name));
+    return is_part(before ? before + 1 : name, slash, "-") && (!before || is_part(name, before, "-.:"));
+}
+
 /* ---- a model ---- */
 
 /* The contexts that a description has, each with the architecture that it belongs to. */

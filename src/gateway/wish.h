@@ -26,6 +26,13 @@ bool kn_wish_read(kn_span body, kn_input input, bool native, kn_wish *ret);
 /* Whether a name stands for something that runs elsewhere: its tag is "cloud" or ends in "-cloud". */
 bool kn_name_is_cloud(const char *name);
 
+/* Whether it ends in ":local", which newer versions of the upstream take away: what is left is the model's name. */
+bool kn_name_is_local(const char *name);
+
+/* Whether a possible name has the parts that the upstream knows: host/namespace/model:tag, of which only the model must
+ * be there, each within its limits. */
+bool kn_name_is_well_formed(const char *name);
+
 /* From an answer of /api/show. Models of different names, texts and parameters may have the same weights; they share
  * one load, which goes by the name of the one that was there first. */
 typedef struct kn_model_facts {

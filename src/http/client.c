@@ -302,6 +302,15 @@ static bool hold_collected(kn_exchange *x, kn_span piece) {
     return false;
 }
 
+static void tell_collected(kn_exchange *x, bool complete) {
+    x->has_collected = true;
+    x->phase = KN_DECIDING;
+    x->in_callback = true;
+    if (x->service->collected)
+        x->service->collected(x, (kn_span){ x->collected.data, x->collected.len }, complete);
+    x->in_callback = false;
+}
+
 static bool collect(kn_exchange *x, kn_window w, size_t *used) {
     while (*used < w.len && !x->body.complete && x->collected.len <= x->collect_limit) {
         size_t most = x->collect_limit + 1 - x->collected.len; /* one more tells that there is more */
@@ -317,13 +326,13 @@ static bool collect(kn_exchange *x, kn_window w, size_t *used) {
     bool too_much = x->collected.len > x->collect_limit;
     if (!x->body.complete && !too_much)
         return false;
-    x->has_collected = true;
-    x->phase = KN_DECIDING;
-    x->in_callback = true;
-    if (x->service->collected)
-        x->service->collected(x, (kn_span){ x->collected.data, x->collected.len }, !too_much);
-    x->in_callback = false;
+    tell_collected(x, !too_much);
     return true;
+}
+
+/* Whether the head says already that the body is too large. */
+static bool is_beyond_limit(const kn_exchange *x) {
+    return x->body.framing == KN_BODY_LENGTH && x->body.left > x->collect_limit;
 }
 
 static bool decide(kn_exchange *x) {
@@ -334,6 +343,10 @@ static bool decide(kn_exchange *x) {
     case KN_REPLY: x->phase = KN_REPLYING; break;
     case KN_STREAM: x->phase = KN_STREAMING; break;
     case KN_COLLECT:
+        if (is_beyond_limit(x)) {
+            tell_collected(x, false);
+            break;
+        }
         x->phase = KN_COLLECTING;
         if (x->expects_continue && !x->body.complete) {
             static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";

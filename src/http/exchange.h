@@ -67,8 +67,8 @@ void kn_exchange_break(kn_exchange *x); /* it cannot be completed: the client mu
 bool kn_exchange_is_drained(const kn_exchange *x);
 
 /* Reads the body into memory, at most `limit` bytes of it; then `collected` comes with what there is, complete or up to
- * the limit, and a new decision is owed. Asks a client for it that waits for 100 Continue. The bytes stay the
- * exchange's, until its end. */
+ * the limit, and a new decision is owed. Of a body whose head says that it is longer nothing is read, or asked for.
+ * Asks a client for it that waits for 100 Continue. The bytes stay the exchange's, until its end. */
 void kn_exchange_collect(kn_exchange *x, size_t limit);
 
 /* What was collected becomes the caller's. It is not forwarded any more. */

@@ -126,8 +126,6 @@ static void enter(const kn_route *r, kn_exchange *x, const kn_head *head) {
                                            .code = "media_type_unsupported",
                                            .title = "The body is of another type, or compressed",
                                            .detail = types });
-    else if (head->framing == KN_BODY_LENGTH && head->content_length > r->json_body)
-        answer(x, 413, "body_too_large", "The body is too large");
     else {
         *kn_exchange_user(x) = (void *)(uintptr_t)r;
         kn_exchange_collect(x, r->json_body);

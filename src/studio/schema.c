@@ -1,6 +1,10 @@
 #include "studio/schema.h"
 
-enum { SCHEMA_VERSION = 4 };
+enum {
+    SCHEMA_VERSION = 4,
+    APPLICATION_ID = 0x6b756e6f, /* "kuno"; databases of the first days have 0 */
+    FIRST_TABLES = 11,
+};
 
 /* Order of jobs is `seq`, which only grows: clocks may be set back. JSON texts are ours, except requests, which are
  * kept as they came and were checked. */
@@ -84,23 +88,51 @@ static bool bring_up(kn_store *s, int64_t version, kn_error *err) {
     bool ok = version > 0 || run(s, tables, err);
     for (int64_t v = version + 1; ok && v <= SCHEMA_VERSION; v++)
         ok = !additions[v] || run(s, additions[v], err);
-    return ok && kn_store_do(s, err, NULL, "PRAGMA user_version = 4", "");
+    return ok && run(s, "PRAGMA application_id = 0x6b756e6f", err) && run(s, "PRAGMA user_version = 4", err);
 }
 
-bool kn_schema_knows(int64_t version, kn_error *err) {
-    return version <= SCHEMA_VERSION ||
-           kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
-                   (long long)version, SCHEMA_VERSION);
+static bool ask(kn_store *s, kn_error *err, const char *sql, int64_t *ret) {
+    kn_query r = kn_query_open(s, err, sql, "");
+    if (kn_query_next(&r))
+        *ret = kn_query_int(&r, 0);
+    return kn_query_close(&r);
+}
+
+static bool ask_what_it_is(kn_store *s, kn_error *err, int64_t *ret_id, int64_t *ret_version) {
+    return ask(s, err, "PRAGMA application_id", ret_id) && ask(s, err, "PRAGMA user_version", ret_version);
+}
+
+static bool fail_as_foreign(kn_error *err) {
+    return kn_fail(err, KN_E_USAGE,
+                   "'studio.db' is another program's database, not the studio's; move it elsewhere, or take another "
+                   "state_dir");
+}
+
+bool kn_schema_is_ours(kn_store *s, kn_error *err) {
+    static const char first[] =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('jobs', 'results',"
+        " 'answers', 'gone_jobs', 'inputs', 'job_inputs', 'gallery', 'tags', 'settings',"
+        " 'profiles', 'speed')";
+    int64_t id = 0, version = 0, things = 0, known = 0;
+    if (!ask_what_it_is(s, err, &id, &version))
+        return false;
+    if (id && id != APPLICATION_ID)
+        return fail_as_foreign(err);
+    if (!ask(s, err, "SELECT count(*) FROM sqlite_schema", &things) || !ask(s, err, first, &known))
+        return false;
+    bool is_new = !id && !version && !things, is_complete = version > 0 && known == FIRST_TABLES;
+    if (!id && !is_new && !is_complete)
+        return fail_as_foreign(err);
+    if (version > SCHEMA_VERSION)
+        return kn_fail(err, KN_E_UNSUPPORTED, "the database is of a later version of kuno (%lld, known is %d)",
+                       (long long)version, SCHEMA_VERSION);
+    return is_new || is_complete || kn_fail(err, KN_E_FORMAT, "the database lacks tables");
 }
 
 bool kn_schema_prepare(kn_store *s, kn_error *err) {
-    int64_t version = 0;
-    kn_query r = kn_query_open(s, err, "PRAGMA user_version", "");
-    if (kn_query_next(&r))
-        version = kn_query_int(&r, 0);
-    if (!kn_query_close(&r))
+    int64_t id = 0, version = 0;
+    if (!ask_what_it_is(s, err, &id, &version))
         return false;
-    if (version == SCHEMA_VERSION)
-        return true;
-    return kn_schema_knows(version, err) && kn_store_begin(s, err) && kn_store_end(s, bring_up(s, version, err), err);
+    return (version == SCHEMA_VERSION && id == APPLICATION_ID) ||
+           (kn_store_begin(s, err) && kn_store_end(s, bring_up(s, version, err), err));
 }

@@ -4,10 +4,11 @@
 
 #include "studio/store.h"
 
-/* Whether this program knows the tables of that version, 0 being none. */
-bool kn_schema_knows(int64_t version, kn_error *err);
+/* Whether the database is the studio's, or has nothing in it yet. Another program's is KN_E_USAGE, one of a later
+ * version KN_E_UNSUPPORTED: both are left alone. */
+bool kn_schema_is_ours(kn_store *s, kn_error *err);
 
-/* Makes what is missing. A database of a later version is refused and left alone. */
+/* Makes what is missing in one that is. */
 bool kn_schema_prepare(kn_store *s, kn_error *err);
 
 /* Tells of the database's last error; false. */

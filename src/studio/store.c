@@ -180,6 +180,33 @@ static bool is_intact(kn_store *s, kn_error *err) {
     return kn_query_close(&r) && (good || kn_fail(err, KN_E_FORMAT, "the database is damaged"));
 }
 
+/* Whether it is ours as it lies in the file: SQLite then takes no locks and makes no files beside it, and does not look
+ * into those that there are. What is damaged is no concern of this: it is moved aside. */
+static bool is_known_database(int fd, kn_error *err) {
+    char uri[64];
+    kn_store s = { .db = NULL };
+    kn_error why = { 0 };
+    snprintf(uri, sizeof uri, "file:/proc/self/fd/%d?immutable=1", fd);
+    int rc = sqlite3_open_v2(uri, &s.db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+    bool refused =
+        rc == SQLITE_OK && !kn_schema_is_ours(&s, &why) && (why.code == KN_E_USAGE || why.code == KN_E_UNSUPPORTED);
+    sqlite3_close(s.db);
+    return !refused || kn_fail(err, why.code, "%s", why.text);
+}
+
+/* Opening another program's database would change it already. */
+static bool has_known_database(const kn_store *s, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", "studio.db", &path, err))
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    free(path);
+    bool ok = fd < 0 || is_known_database(fd, err);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
 static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     char *path;
     if (!kn_store_path(s, ".", "studio.db", &path, err))
@@ -191,7 +218,7 @@ static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     sqlite3_busy_timeout(s->db, (int)wait_ms);
     sqlite3_extended_result_codes(s->db, 1);
     /* FULL: what was promised to a client is on the disk, also when the power fails. */
-    return kn_store_do(s, err, NULL, "PRAGMA journal_mode = WAL", "") &&
+    return kn_schema_is_ours(s, err) && kn_store_do(s, err, NULL, "PRAGMA journal_mode = WAL", "") &&
            kn_store_do(s, err, NULL, "PRAGMA synchronous = FULL", "") &&
            kn_store_do(s, err, NULL, "PRAGMA foreign_keys = ON", "") &&
            kn_store_do(s, err, NULL, "PRAGMA trusted_schema = OFF", "") && is_intact(s, err) &&
@@ -226,7 +253,7 @@ bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_erro
         return kn_fail_nomem(err, sizeof *s);
     }
     kn_error why = { 0 };
-    bool ok = make_folders(s, err) && open_database(s, wait_ms, &why);
+    bool ok = has_known_database(s, err) && make_folders(s, err) && open_database(s, wait_ms, &why);
     if (!ok && why.code == KN_E_FORMAT) {
         sqlite3_close(s->db);
         s->db = NULL;
@@ -265,17 +292,6 @@ static bool is_usable_folder(int dir_fd, const char *name, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "'%s' is not a folder", name);
     return faccessat(dir_fd, name, R_OK | W_OK | X_OK, AT_EACCESS) == 0 ||
            kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
-}
-
-/* PRAGMA user_version as it lies in the file, without SQLite, which would make files beside it. */
-static bool is_known_database(int fd, kn_error *err) {
-    static const char magic[] = "SQLite format 3";
-    enum { VERSION_AT = 60, START_BYTES = 64 };
-    uint8_t start[START_BYTES] = { 0 };
-    if (read(fd, start, sizeof start) != sizeof start || memcmp(start, magic, sizeof magic) != 0)
-        return true; /* empty; or damaged, and then it is moved aside */
-    const uint8_t *v = start + VERSION_AT;
-    return kn_schema_knows((int64_t)v[0] << 24 | v[1] << 16 | v[2] << 8 | v[3], err);
 }
 
 /* SQLite follows a link to the database, but none to what is beside it. */

@@ -13,7 +13,8 @@
  * Errors tell by their code what a client can be told: KN_E_OUTPUT: no space is left; KN_E_IO: the database cannot be
  * used at the moment, for example because another program holds it; KN_E_NOT_FOUND; KN_E_USAGE: not in this state.
  * Whatever fails leaves the database as it was. A database that is damaged is moved aside when it is opened and a new
- * one is begun, with the gallery and the inputs that the files tell of. */
+ * one is begun, with the gallery and the inputs that the files tell of. One that is another program's (told by SQLite's
+ * application_id, and by its tables) is refused and left alone, and so is one of a later version. */
 #ifndef KN_STUDIO_STORE_H
 #define KN_STUDIO_STORE_H
 

@@ -259,10 +259,15 @@ class Checking(Case):
 
     def test_odd_studio(self):
         """of_what_lies_in_the_studios_folder_too"""
-        place, database = self.state / "studio", sqlite3.connect(self.folder / "later.db")
-        with database:
-            database.execute("PRAGMA user_version = 99")
-        database.close()
+        place = self.state / "studio"
+        for name, words in (("later.db", ("PRAGMA application_id = 0x6b756e6f", "PRAGMA user_version = 99")),
+                            ("notes.db", ("PRAGMA user_version = 4", "CREATE TABLE notes (text)"))):
+            database = sqlite3.connect(self.folder / name)
+            with database:
+                for one in words:
+                    database.execute(one)
+            database.close()
+        notes = (self.folder / "notes.db").read_bytes()
         self.state.mkdir(0o700)
         for put, name, problem in (
             (text(""), "", "is not a folder"),
@@ -273,6 +278,8 @@ class Checking(Case):
             (folder, "studio.db", "'studio.db' cannot be used: Is a directory"),
             (os.mkfifo, "studio.db", "'studio.db' is not a regular file"),
             (link_to(self.folder / "later.db"), "studio.db", "the database is of a later version of kuno (99, "),
+            (link_to(self.folder / "notes.db"), "studio.db", "'studio.db' is another program's database, not the "
+             "studio's; move it elsewhere, or take another state_dir"),
             (folder, "studio.db-wal", "'studio.db-wal' cannot be used: Is a directory"),
             (link_to("nowhere"), "studio.db-shm", "'studio.db-shm' cannot be used: Too many levels"),
             (folder, "studio.db-journal", "'studio.db-journal' cannot be used: Is a directory"),
@@ -287,6 +294,7 @@ class Checking(Case):
                 put(place / name)
                 self.agree(problem and f"studio: '{place}': {problem}", [],
                            studio={"listen": f"127.0.0.1:{self.ports[3]}"})
+        self.assertEqual((self.folder / "notes.db").read_bytes(), notes)
 
     def test_odd_place(self):
         """and_of_where_it_is"""

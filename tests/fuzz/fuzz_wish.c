@@ -24,6 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!is_observed_so(body, (kn_input)(i % 3), w.model) || (i >= 3 && (w.at_once || w.context_length)))
             abort();
         kn_name_is_cloud(w.model);
+        kn_name_is_local(w.model);
+        kn_name_is_well_formed(w.model);
     }
     kn_model_facts f;
     kn_error err = { 0 };

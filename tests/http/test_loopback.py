@@ -1,21 +1,22 @@
-"""A listener on loopback that browsers can reach: Host, Origin, credential, paths and bodies, in this order."""
+"""A listener on loopback that browsers can reach: Host, Origin, credential, paths and bodies, in this order. It is the
+owner's, or the studio's."""
 
 import http.client
 import json
 
 import tap
-from wire import TOKEN, Case
+from wire import STUDIO, TOKEN, Case
 
-GET = "/kuno/v1/status"
-POST = "/kuno/v1/admission/pause"
-BODY = '{"reason":"x"}'
+GET, POST, BODY, LIMIT = (("/api/v1/status", "/api/v1/plan", '{"prompt":"x"}', 1 << 20) if STUDIO else
+                          ("/kuno/v1/status", "/kuno/v1/admission/pause", '{"reason":"x"}', 1 << 16))
+ROOT = GET.rpartition("/")[0]
 JSON = ("Content-Type", "application/json")
 
 
 class Loopback(Case):
     def setUp(self):
         super().setUp()
-        self.port = self.bench.control
+        self.port = self.bench.studio if STUDIO else self.bench.control
         self.own = f"127.0.0.1:{self.port}"
 
     def ask(self, *fields, method="GET", path=GET, body=None, host=None, token=TOKEN):
@@ -95,7 +96,7 @@ class Loopback(Case):
 
     def test_unknown_route(self):
         """an unknown route is 404"""
-        self.is_problem(self.ask(path="/kuno/v1/no-such-route"), 404)
+        self.is_problem(self.ask(path=f"{ROOT}/no-such-route"), 404)
 
     def test_wrong_method(self):
         """another method is 405 with those that are allowed"""
@@ -115,11 +116,18 @@ class Loopback(Case):
 
     def test_no_body(self):
         """no body at all is taken where none is needed"""
-        self.assertEqual(self.ask(method="POST", path=POST).status, 200)
+        self.assertEqual(self.ask(method="POST", path=POST).status, 400 if STUDIO else 200)
 
     def test_body_beyond_the_limit(self):
         """a body beyond the limit is 413"""
-        self.is_problem(self.ask(JSON, method="POST", path=POST, body="[" + " " * 70000 + "]"), 413)
+        self.is_problem(self.ask(JSON, method="POST", path=POST, body="[" + " " * LIMIT + "]"), 413)
+
+    def test_body_said_to_be_beyond_the_limit(self):
+        """so is one that only says so, of which nothing is waited for"""
+        fields = JSON, ("Content-Length", str(LIMIT + 1)), ("Expect", "100-continue")
+        response = self.ask(*fields, method="POST", path=POST)
+        self.is_problem(response, 413)
+        self.assertEqual(response.getheader("Connection"), "close")
 
     def test_many_failures(self):
         """wrong credentials are slowed down, the right one is not"""

@@ -250,9 +250,10 @@ class Gateway(Bench):
         self.up, self.closing = Upstream(), contextlib.ExitStack()
         self.addCleanup = self.closing.callback
         self.folder = pathlib.Path(self.closing.enter_context(tempfile.TemporaryDirectory(prefix="kuno-http-")))
-        self.ports = [self.up.port, *free_ports(2)]
-        _, self.proxy, self.control = self.ports
-        self.server = harness.Server(self, env={"KUNO_CONTROL_TOKEN": TOKEN}).wait_ready()
+        self.ports = [self.up.port, *free_ports(3)]
+        _, self.proxy, self.control, self.studio = self.ports
+        keys = {"studio": {"listen": f"127.0.0.1:{self.studio}"}} if STUDIO else {}
+        self.server = harness.Server(self, env={"KUNO_CONTROL_TOKEN": TOKEN}, **keys).wait_ready()
         self.program = self.server.process
 
     def close(self):
@@ -265,6 +266,7 @@ class Gateway(Bench):
 
 
 GATEWAY = "KUNO" in os.environ
+STUDIO = "HTTP_STUDIO" in os.environ  # of that the studio's listener
 
 
 class Case(unittest.TestCase):

@@ -48,6 +48,20 @@ def wait_until(true, what, seconds=PATIENCE):
         time.sleep(0.005)
 
 
+def children_of(pid):
+    """The processes that any of its threads has started."""
+    found = []
+    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, thread.read_text().split())
+    return sorted(found)
+
+
+def as_user(user):
+    """For subprocess: who runs the program, if not who runs the tests."""
+    return {"user": user, "group": user, "extra_groups": []} if user else {}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -111,6 +125,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def metadata(self, path):
         stub = self.server.stub
+        if self.headers.get("Origin") in stub.foreign:
+            self.answer(403, b"")
+            return
         if self.is_cut:
             self.answer(400, {"error": stub.error_text})
             return
@@ -168,6 +185,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
         self.version = {"version": "0.0.0-stub"}
+        self.foreign = ()  # pages that it does not admit
         self.unloads = False  # what it is asked to generate it unloads instead
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}
@@ -201,6 +219,8 @@ class Upstream(http.server.ThreadingHTTPServer):
 class Server:
     """`kuno serve` in the background."""
 
+    program, user = PROGRAM, None
+
     def __init__(self, case, before=(), env=None, output=None, **keys):
         self.listen, self.control = case.ports[1:3]
         self.folder = case.folder
@@ -212,8 +232,8 @@ class Server:
         self.told_before = self.text().count("answer")  # by an earlier server
         kept = {name: os.environ[name] for name in os.environ if name == "PATH" or name.endswith("SAN_OPTIONS")}
         self.process = subprocess.Popen(
-            [*before, PROGRAM, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=output or self.log, start_new_session=True,
+            [*before, self.program, "serve", "--config", "config.json"], cwd=case.folder, stdin=subprocess.DEVNULL,
+            stdout=self.log, stderr=output or self.log, start_new_session=True, **as_user(self.user),
             env={**kept, "HOME": str(case.folder), "LC_ALL": "C.UTF-8", "KUNO_CONTROL_TOKEN": TOKEN, **(env or {})})
         case.addCleanup(self.check_findings)
         case.addCleanup(self.kill)
@@ -250,7 +270,7 @@ class Server:
 
     def pid(self):
         """The server's own, also below a program that runs it."""
-        if self.process.args[0] == PROGRAM:
+        if self.process.args[0] == self.program:
             return self.process.pid
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return int(children.split()[0])
@@ -288,6 +308,13 @@ class Server:
 
     def wait_idle(self):
         wait_until(lambda: not self.admission()["active"], "an idle gateway")
+
+    def clients(self):
+        """How many connections of Ollama's clients it has open."""
+        address, listens = f"0100007F:{self.listen:04X}", "0A"
+        lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+        return sum(local == address and state != listens and inode != "0" for local, state, inode in
+                   ((fields[1], fields[3], fields[9]) for fields in map(str.split, lines)))
 
     def marker(self):
         return (self.state / "upstream-in-flight").exists()

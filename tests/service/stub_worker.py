@@ -13,6 +13,9 @@ environment is all the server's; what it has done it appends to stub.log there, 
     dark        a line that is added to this file then
     cut         end in the middle of the answer of a request
     ps          "broken": what is loaded is told as what is no JSON
+    words       what a load that ends in an "error" is refused with
+    loud        what it is sent it writes down, and to its output
+    work        how many seconds it is at work; then it notes from when to when it was
     stubborn    SIGTERM is ignored
     start       "exit" | "silent": instead of starting"""
 
@@ -119,7 +122,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if how == "memory":
             self.answer(500, {"error": "model requires more system memory (9.9 GiB) than is available"})
         elif how == "error":
-            self.answer(500, {"error": "secret words of a runner"})
+            self.answer(500, {"error": s.get("words", "secret words of a runner")})
         elif how == "exit":
             os._exit(3)
         elif how == "hang":
@@ -133,7 +136,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         s = setup()
-        q, _ = DECODER.raw_decode(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if s.get("loud"):
+            note("heard", self.path, self.headers, body)
+            print(self.path, self.headers, body, flush=True)
+            tell("request", f' body="{body}"')
+        q, _ = DECODER.raw_decode(body)
         name, given = full(q["model"]), q.get("prompt") or q.get("messages") or q.get("input")
         if name not in s["models"]:
             self.answer(404, {"error": "model not found"})
@@ -152,6 +160,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, {"done_reason": "load"})
             return
         note("use", self.path, name)
+        if "work" in s:
+            begun = time.monotonic()
+            time.sleep(s["work"])
+            note("span", begun, time.monotonic())
         if s.get("cut"):
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")

@@ -108,8 +108,8 @@ class Clients(unittest.TestCase):
 
     def test_ollama_javascript(self):
         """ollama_for_javascript_works_as_it_does_directly"""
-        self.compare("ollama_client.mjs", "list show load unload create generate chat embed stream cancel refuse copy "
-                                          "delete")
+        self.compare("ollama_client.mjs", "list show load unload upload create generate chat embed stream cancel "
+                                          "refuse copy delete")
 
     def test_openai_javascript(self):
         """openai_for_javascript_works_as_it_does_directly"""

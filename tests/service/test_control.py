@@ -172,8 +172,8 @@ class Described(Case):
             self.assertEqual((answer[0], answer[1]["Allow"].split(", ")[0]), (405, method))
             self.document.check(method, path, *answer)
         pause = "/kuno/v1/admission/pause"
-        for status, body, headers in ((400, "{", JSON), (422, '{"x":1}', JSON), (415, "{}", {"Content-Type": "a/b"}),
-                                      (413, "[" * 70000, JSON)):
+        for status, body, headers in ((400, "", JSON), (400, "{", JSON), (422, '{"x":1}', JSON),
+                                      (415, "{}", {"Content-Type": "a/b"}), (413, "[" * 70000, JSON)):
             self.assertEqual(self.ask(server, "POST", pause, body, headers)[0], status)
         for status, body, headers in ((400, "{", JSON), (422, "{}", JSON), (415, "{}", {"Content-Type": "a/b"}),
                                       (400, "{}", {**JSON, "X-Kuno-Image-Preview-Id": "1"})):

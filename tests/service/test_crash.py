@@ -91,9 +91,13 @@ class Traced:
     def killed_with(self, *rules):
         server = self.traced(*rules)
         with contextlib.suppress(OSError, http.client.HTTPException):
-            server.generate()
-        server.process.wait(PATIENCE)
+            self.send(server)
+        self.assertEqual(server.process.wait(PATIENCE), -signal.SIGKILL)
         return server
+
+    def send(self, server):
+        """The request during which the server dies."""
+        server.generate()
 
     def order(self, server):
         """Of one request, from its beginning to the end of the server."""
@@ -150,10 +154,17 @@ class Crashes(Traced, Case):
         self.check_after(certain=False, uses=self.saved())
 
     def test_removal_not_synced(self):
-        """a_removed_marker_is_gone"""
-        self.killed_at("fsync", when=2)
-        wait_until(lambda: self.upstream.worked(), "the request")
-        self.check_after(certain=not (self.folder / "state" / MARKER).exists(), uses=self.saved())
+        """a_removed_marker_is_gone_also_if_that_was_not_synced"""
+        # This request counts as no use, so that the folder is synced for its marker alone: when that is made, and again
+        # when it has been removed.
+        self.send = lambda server: server.ask("POST", "/api/unknown", {})
+        server = self.killed_at("fsync", when=2)
+        self.assertEqual(self.upstream.worked(), ["/api/unknown"])
+        self.assertFalse(server.marker())
+        calls = Order((self.folder / "trace").read_text())
+        _, removed = calls.first(rf'unlinkat\(.*"{MARKER}", 0\) *= 0')
+        calls.first(r"fsync\(\d+", removed)
+        self.check_after(certain=True, uses=0)
 
     def saved(self):
         history = self.folder / "state" / "usage.json"
@@ -170,7 +181,7 @@ class Crashes(Traced, Case):
             server = self.traced("-e", f"inject={call}:signal=KILL:when={when}")
             with contextlib.suppress(OSError, http.client.HTTPException):
                 server.generate()
-            server.process.wait(20)
+            self.assertEqual(server.process.wait(PATIENCE), -signal.SIGKILL, (call, when))
             self.assertIn(self.saved() - before, (0, 1), (call, when))
             (self.folder / "state" / MARKER).unlink(missing_ok=True)
         self.assertEqual(len(self.upstream.worked()), 7)
@@ -179,7 +190,7 @@ class Crashes(Traced, Case):
         """a_start_that_did_not_write_which_boot_it_is_leaves_nothing_to_recover"""
         for call in "fsync", "linkat":
             server = Server(self, before=self.strace("-e", f"inject={call}:signal=KILL:when=1"))
-            server.process.wait(PATIENCE)
+            self.assertEqual(server.process.wait(PATIENCE), -signal.SIGKILL)
             self.assertFalse((server.state / "boot-id").exists())
         self.check_after(certain=True, uses=0)
 
@@ -191,7 +202,8 @@ class Crashes(Traced, Case):
             (state / MARKER).touch()
             (state / "boot-id").write_text("00000000-0000-4000-8000-000000000000\n")
             rules = self.at(name) if name else ()
-            Server(self, before=self.strace(*rules, "-e", f"inject={call}:signal=KILL:when=1")).process.wait(PATIENCE)
+            server = Server(self, before=self.strace(*rules, "-e", f"inject={call}:signal=KILL:when=1"))
+            self.assertEqual(server.process.wait(PATIENCE), -signal.SIGKILL, (call, name))
         self.check_after(certain=True, uses=0)
 
     def test_order(self):
@@ -316,11 +328,16 @@ class Kills(Case):
     def test_draining(self):
         """killed_while_an_answer_is_drained_is_not_certain"""
         server = self.serve()
-        with server.start_raw("lines=50 gap=0.1") as s:
+        with server.start_raw("lines=2 stall=1") as s:  # which has no end until the test has
             s.recv(1)
+            self.assertEqual(server.clients(), 1)
+        wait_until(lambda: not server.clients(), "that the server has seen its client leave")
+        self.assertEqual((server.admission()["active"], self.upstream.active, self.upstream.gone), (True, 1, 0))
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
-        self.assertTrue(self.serve().admission()["recovery_required"])
+        again = self.serve()
+        self.assertTrue(again.admission()["recovery_required"])
+        self.assertEqual(again.generate()[0], 503)
 
     def test_stopping(self):
         """killed_while_it_stops_is_not_certain"""

@@ -417,6 +417,29 @@ class Slow(Case):
                 self.assertIn(b"HTTP/1.1 200 ", s.recv(65536))
 
 
+class Network(Case):
+    """On an address that other machines reach."""
+
+    def test_names(self):
+        """clients_use_whatever_name_they_have_for_it_and_the_upstream_sees_its_own"""
+        server = self.serve(listen=f"0.0.0.0:{self.ports[1]}")
+        page = {"Origin": "http://ai.example.org:11434"}
+        for host in "ai.example.org", f"192.0.2.7:{self.ports[1]}", "server", "[2001:db8::1]:11434":
+            self.upstream.heads.clear()
+            self.assertEqual(server.generate(headers={"Host": host, **page})[0], 200)
+            self.assertEqual(server.ask("GET", "/v1/models", headers={"Host": host, **page})[0], 200)
+            seen = [dict(fields) for line, fields in self.upstream.heads if "/api/generate" in line or "/v1/" in line]
+            self.assertEqual([(one["Host"], one["Origin"]) for one in seen],
+                             2 * [(f"127.0.0.1:{self.ports[0]}", page["Origin"])], host)
+
+    def test_pages(self):
+        """so_a_page_at_a_name_that_leads_here_is_as_foreign_to_the_upstream_as_any"""
+        server = self.serve(listen=f"0.0.0.0:{self.ports[1]}")
+        self.upstream.foreign = ("http://evil.example:11434",)
+        rebound = {"Host": "evil.example:11434", "Origin": "http://evil.example:11434"}
+        self.assertEqual(server.ask("POST", "/api/show", {"model": "tiny"}, headers=rebound)[0], 403)
+
+
 class Leaving(Case):
     def test_stream(self):
         """an_answer_whose_client_has_left_is_drained_and_its_turn_kept"""

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import tap
-from harness import Server, wait_until
+from harness import TOKEN, Server, children_of, wait_until
 from ports import free_ports
 from real_ollama import FOUND, WHY_NOT, RealOllama, make_model
 from test_ollama import CHAT, OPENAI, SHORT
@@ -39,15 +39,6 @@ def words_of(answer):
     """Of an error, in whichever form; which "type" it has in that of OpenAI versions of Ollama do not agree about."""
     error = json.loads(answer)["error"]
     return error if isinstance(error, str) else error["message"]
-
-
-def children(pid):
-    """Of all its threads."""
-    found = []
-    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, thread.read_text().split())
-    return sorted(found)
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
@@ -100,7 +91,7 @@ class RealWorkers(unittest.TestCase):
 
     def serves(self):
         """The process of each worker, and its runners."""
-        return {pid: children(pid) for pid in children(self.server.pid())}
+        return {pid: children_of(pid) for pid in children_of(self.server.pid())}
 
     def test_two(self):
         """two_workers_serve_two_models_as_the_owner_of_the_models_would_and_keep_them_loaded"""
@@ -139,6 +130,11 @@ class RealWorkers(unittest.TestCase):
                          '{"model":"a\\"b",' + rest, '{"model":"kuno-tiny:",' + rest, "\ufeff" + whole, whole[:-1], "",
                          "not json", "[]", "null", "{}"):
                 self.same(target, body.encode())
+        for target, rest in ROUTES.items():
+            for name in ("a/b/c/d", "a/b/c/d/e", "a/b/c", "a//m", "a:b:c", "a:b/c", "n.s/m", "h:80/n/m",
+                         "x" * 80, "x" * 81, "x" * 255, "kuno-tiny:" + "t" * 80, "kuno-tiny:" + "t" * 81,
+                         "n" * 80 + "/m", "n" * 81 + "/m", "h" * 81 + "/n/m"):
+                self.same(target, (json.dumps({"model": name})[:-1] + "," + rest).encode())
         self.assertEqual(self.serves(), before)
         for target, rest in ROUTES.items():  # what some versions read otherwise
             for name in " kuno-tiny ", " ", "n\u00e9", "x" * 300, "http://kuno-tiny":
@@ -152,6 +148,48 @@ class RealWorkers(unittest.TestCase):
             (self.ollama.ask(port, "POST", target, body) for port in (self.ports[0], self.server.listen)))
         self.assertEqual((own_status, own_words), (status, words), (target, body))
         return status
+
+    def test_private(self):
+        """what_is_asked_of_workers_is_in_no_file_and_no_output"""
+        canary = "canary-0123456789"
+        for target, body in (("/api/generate", {"prompt": canary, "system": canary, "options": SHORT, "stream": False}),
+                             ("/api/chat", {"messages": [{"role": "user", "content": canary}], "options": SHORT,
+                                            "stream": False}),
+                             ("/api/embed", {"input": canary}), ("/v1/completions", {"prompt": canary, **OPENAI})):
+            self.ask(target, {"model": "kuno-tiny", **body})
+        self.ollama.ask(self.server.listen, "POST", "/api/generate", {"model": canary, "prompt": canary})
+        body = json.dumps({"model": "kuno-tiny", "prompt": canary, "options": {"num_predict": 100000}}).encode()
+        with self.server.start_raw(body=body, target=f"/api/generate?{canary}") as s:
+            s.recv(1)
+        self.server.wait_idle()
+        shown = {pid: (pathlib.Path(f"/proc/{pid}") / name).read_bytes() for name in ("environ", "cmdline")
+                 for pid in (self.server.pid(), *marked(self.mark))}
+        self.assertGreater(len(shown), 3)  # with a runner
+        told = json.dumps([self.server.own("GET", route)[1] for route in ("status", "usage", "learning", "resources")])
+        self.server.stop()
+        places = {**shown, "told": told.encode(), "log": self.server.text().encode(),
+                  **{path: str(path).encode() + path.read_bytes() for path in self.server.state.rglob("*")
+                     if path.is_file()}}
+        self.assertTrue(any("home0" in str(place) for place in places))
+        for place, text in places.items():
+            self.assertNotIn(canary.encode(), text, place)
+            self.assertNotIn(TOKEN.encode(), text, place)
+
+    def test_pages(self):
+        """pages_are_admitted_or_refused_as_ollama_does_it_and_no_model_is_loaded_for_those_that_are_refused"""
+        body = {"model": "kuno-tiny", "prompt": "x", "options": SHORT, "stream": False}
+        for target in "/api/generate", "/v1/completions":
+            for origin in "http://elsewhere.example", "null", "https://localhost.elsewhere.example":
+                seen = []
+                for port in self.ports[0], self.server.listen:
+                    status, headers, text = self.ollama.ask(port, "POST", target, body, {"Origin": origin})
+                    seen.append((status, {name for name, _ in headers}, text))
+                self.assertEqual(seen[1], seen[0], origin)
+                self.assertEqual(seen[0][0], 403)
+        self.assertFalse(any(self.serves().values()))
+        status, headers, _ = self.ollama.ask(self.server.listen, "POST", "/api/generate", body,
+                                             {"Origin": "http://localhost:3000"})
+        self.assertEqual((status, dict(headers)["Access-Control-Allow-Origin"]), (200, "http://localhost:3000"))
 
     def test_shared(self):
         """models_of_the_same_weights_share_a_load"""

@@ -2,28 +2,35 @@
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import pathlib
+import shutil
 import socket
+import subprocess
 import time
 import unittest
 
 import tap
-from harness import PATIENCE, TOKEN, Case, wait_until
+from harness import PATIENCE, PROGRAM, SANITIZED, TOKEN, Case, Server, as_user, children_of, wait_until
 from ports import free_ports
+from workers import Workers
 
 # One word for each place where something private can stand.
 CANARIES = {name: f"canary-{name}-0123456789" for name in (
     "prompt", "negative", "image", "system", "option", "url", "field", "cookie", "model", "answer", "error", "user",
     "file", "key", "method")}
 FAKES = pathlib.Path(os.environ.get("KUNO_FAKES", "/nowhere"))
+NOBODY = 65534
 OWNER = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
 RECIPE = {"workflow": "qwen-image-2.1-text-to-image/v1", "seed": "42", "width": 128, "height": 128, "steps": 8,
           "cfg": 1}
 
 
-class Canaries(Case):
+class Planted:
+    """Cases that look for canaries."""
+
     def everything_written(self, server):
         """Everything that the server has written or told of: its output, its files and their names."""
         texts = {"log": server.text()}
@@ -37,9 +44,7 @@ class Canaries(Case):
         texts = {}
         pids = [server.pid()]
         for pid in pids:
-            with contextlib.suppress(OSError):
-                children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-                pids += map(int, children.split())
+            pids += children_of(pid)
             for name in "cmdline", "environ", "comm":
                 with contextlib.suppress(OSError):
                     shown = pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
@@ -54,6 +59,12 @@ class Canaries(Case):
                 self.assertNotIn(coded, text, f"{name} in base64 in {place}")
             self.assertNotIn(TOKEN, text, place)
 
+    def told(self, server):
+        routes = "status", "usage", "learning", "resources"
+        return {route: json.dumps(server.own("GET", route)[1]) for route in routes}
+
+
+class Canaries(Planted, Case):
     def plant(self, server):
         c = CANARIES
         body = {"model": "tiny", "prompt": c["prompt"], "images": [c["image"]], "system": c["system"],
@@ -80,10 +91,6 @@ class Canaries(Case):
         server.own("POST", "admission/pause", {"reason": c["prompt"]})
         server.own("POST", "admission/pause", {c["prompt"]: c["prompt"]})
         return self.told(server)
-
-    def told(self, server):
-        routes = "status", "usage", "learning", "resources"
-        return {route: json.dumps(server.own("GET", route)[1]) for route in routes}
 
     def test_canaries(self):
         """no_output_and_no_file_holds_a_byte_of_what_passes"""
@@ -175,6 +182,135 @@ class Canaries(Case):
         """the_token_is_in_no_environment_and_no_answer"""
         server = self.serve()
         self.finds_none({**self.everything_shown(server), **self.told(server)})
+
+
+class WorkerCanaries(Planted, Workers):
+    def plant(self, server):
+        """In what workers serve, refuse and fail at, and in what goes on to the upstream."""
+        c, everyone = CANARIES, range(len(self.homes))
+        rest = {"images": [c["image"]], "system": c["system"], "options": {"stop": [c["option"]]}}
+        body = {"model": "tiny", "prompt": c["prompt"], **rest}
+        fields = {"X-Field": c["field"], "Cookie": c["cookie"], "Authorization": f"Bearer {c['user']}",
+                  "User-Agent": c["user"]}
+
+        def send(target, body):
+            return server.ask("POST", f"{target}?q={c['url']}", body, "status=400", fields)[0]
+
+        def set_all(**more):
+            for worker in everyone:
+                self.set_stub(self.homes[worker], loud=True, **more)
+
+        set_all()
+        words = [{"role": "user", "content": c["prompt"]}]
+        self.assertEqual([send("/api/generate", body), send("/api/chat", {"model": "tiny", "messages": words, **rest}),
+                          send("/v1/chat/completions", {"model": "other:7b", "messages": words, "user": c["user"]}),
+                          send("/api/embed", {"model": "tiny", "input": c["prompt"]})], 4 * [200])
+        self.assertEqual([send("/api/generate", {**body, "model": c["model"]}),
+                          send("/api/generate", {**body, "model": c["model"] + "/a/b/c"}),
+                          send("/api/generate", {**body, "options": {"num_gpu": 1, c["key"]: c["option"]}}),
+                          send("/api/chat", json.dumps(body)[:40]),
+                          send("/api/generate", json.dumps(body) + c["prompt"])], [404, 400, 400, 400, 200])
+        head = f"POST /api/generate?{c['url']} HTTP/1.1\r\nHost: h\r\nX-Field: {c['field']}\r\n"
+        for rest in f"Content-Length: 99999999\r\n\r\n{c['prompt']}", f"Content-Length: 900\r\n\r\n{c['prompt']}":
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:  # too much, and too little
+                s.sendall((head + rest).encode())
+        set_all(cut=True)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            send("/api/generate", body)
+        server.wait_idle()
+        set_all(fail={"other:7b": "error"}, words=c["error"])
+        server.own("GET", "status")  # by which a worker that was ended may be back
+        self.assertEqual(send("/api/generate", {**body, "model": "other:7b", "options": {"num_ctx": 256}}), 503)
+        set_all()
+        self.assertEqual([send("/api/generate", {**body, "options": {"num_ctx": 5.5, c["key"]: 1}}),
+                          send("/v1/responses", {"model": "tiny", "input": c["prompt"]}),
+                          send(f"/api/{c['url']}", body)], 3 * [400])
+        self.assertEqual(send("/api/generate", body), 200)  # so that they run
+
+    def test_canaries(self):
+        """nor_with_workers_whatever_they_say_themselves"""
+        self.upstream.error_text = CANARIES["error"]
+        server = self.start()
+        self.plant(server)
+        told, shown = self.told(server), self.everything_shown(server)
+        self.assertGreaterEqual(len(shown), 6)  # the server's, and those of a worker
+        self.assertIn('"class": "runtime"', told["learning"])
+        server.stop()
+        heard = "".join(self.notes())
+        for name in "prompt", "image", "system", "option", "user":
+            self.assertIn(CANARIES[name], heard)
+        texts = self.everything_written(server)
+        self.assertIn('"calls"', texts["usage.json"])
+        self.finds_none({**texts, **told, **shown})
+        for text in texts.values():
+            self.assertNotIn("tiny", text)
+
+
+class Stranger(Server):
+    """A server of a user who is not root: of root's processes nobody can see whether they may be dumped."""
+
+    def __init__(self, case, **setup):
+        self.program = str(case.folder / "kuno")
+        shutil.copy(PROGRAM, self.program)
+        if os.geteuid() == 0:
+            self.user = NOBODY
+            for path in case.folder, *case.folder.rglob("*"):
+                os.chown(path, NOBODY, NOBODY)
+        mask = os.umask(0o022)
+        super().__init__(case, **setup)
+        os.umask(mask)
+
+
+class Dumps(Case):
+    """A process that may not be dumped has files in /proc that are root's, whoever's it is."""
+
+    def is_closed(self, pid, what):
+        folder = pathlib.Path(f"/proc/{pid}")
+        status = (folder / "status").read_text()
+        self.assertNotRegex(status, r"\nUid:\t0\t", what)
+        self.assertEqual((folder / "status").stat().st_uid, 0, what)
+        self.assertRegex((folder / "limits").read_text(), r"\nMax core file size +0 +0 ", what)
+
+    def test_dumps(self):
+        """neither_the_server_nor_an_image_worker_nor_an_mcp_server_leaves_its_memory_behind"""
+        self.upstream.residents = []
+        studio, = free_ports(1)
+        options = {"env": {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}} if SANITIZED else {}
+        server = Stranger(self, image={}, studio={"listen": f"127.0.0.1:{studio}"}, **options).wait_ready()
+        self.addCleanup(shutil.rmtree, server.state, ignore_errors=True)
+        self.is_closed(server.pid(), "the server")
+        target = "/kuno/v1/images/generate"
+        self.assertEqual(server.ask("POST", target, json.dumps({**RECIPE, "prompt": "x"}), None, OWNER,
+                                    server.control)[0], 200)
+        worker, = children_of(server.pid())
+        self.assertIn(b"image-worker", pathlib.Path(f"/proc/{worker}/cmdline").read_bytes())
+        self.is_closed(worker, "the image worker")
+        with subprocess.Popen([server.program, "mcp", "--config", "config.json"], cwd=self.folder,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"KUNO_CONTROL_TOKEN": TOKEN},
+                              **as_user(server.user)) as mcp:
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            mcp.stdin.write(json.dumps(ping).encode() + b"\n")
+            mcp.stdin.flush()
+            self.assertEqual(json.loads(mcp.stdout.readline())["id"], 1)
+            self.is_closed(mcp.pid, "the MCP server")
+            mcp.stdin.close()
+            self.assertEqual(mcp.wait(PATIENCE), 0)
+        self.assertEqual(server.stop(), 0)
+
+
+class WorkerDumps(Workers):
+    def test_dumps(self):
+        """what_workers_and_their_runners_have_in_memory_is_in_no_core_dump"""
+        for home in self.homes:
+            self.set_stub(home, runner=True)
+        server = self.start()
+        workers = children_of(server.pid())
+        runners = [pid for worker in workers for pid in children_of(worker)]
+        self.assertEqual((len(workers), len(runners)), (2, 2))
+        for pid in server.pid(), *workers, *runners:
+            limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
+            self.assertRegex(limits, r"\nMax core file size +0 +0 ")
+            self.assertEqual(int(pathlib.Path(f"/proc/{pid}/coredump_filter").read_text(), 16), 0)
 
 
 @unittest.skipUnless((FAKES / "v2").is_dir(), "the fakes of drivers were not built")

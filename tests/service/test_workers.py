@@ -138,6 +138,17 @@ class Routing(Workers):
         self.assertEqual(self.upstream.worked(), [])
         self.untouched(server)
 
+    def test_no_name(self):
+        """one_that_no_model_can_be_called_is_the_upstreams_to_refuse_and_nothing_else_happens"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        names = "a/b/c/d/e", "a//m", "a:b:c", "n.s/m", "x" * 81, "x" * 255, "tiny:" + "t" * 81
+        for name in names:
+            status, _, text = server.generate("status=400", name)
+            self.assertEqual((status, json.loads(text)), (400, {"error": self.upstream.error_text}), name)
+        self.assertEqual(self.upstream.worked(), len(names) * ["/api/generate"])
+        self.untouched(server)
+
     def test_new(self):
         """one_that_has_come_since_the_list_was_read_is_found"""
         server = self.start()
@@ -216,6 +227,7 @@ class Routing(Workers):
         self.place(server.generate(model="tiny"))
         odd = {"model": "tiny", "prompt": "x", "options": {"num_ctx": 5.5}}
         for target, body in (("/api/generate", odd), ("/api/unknown", {}), ("/api/generate", b'{"model":" tiny"}'),
+                             ("/api/chat", {"model": "tiny:local", "messages": ["x"]}),  # which newer versions know
                              ("/api/generate", b'{"model":"tiny","option\xc5\xbf":{"num_gpu":1},"prompt":"x"}'),
                              ("/v1/responses", {"model": "tiny", "input": "x"})):
             before = [pid for pid in self.pids() if is_alive(pid)]
@@ -226,6 +238,24 @@ class Routing(Workers):
             self.assertFalse([pid for pid in before if is_alive(pid)])
             self.assertEqual({w["state"] for w in self.workers(server)}, {"stopped"})
             self.place(server.generate(model="tiny"))  # which starts them again
+
+    def test_page(self):
+        """a_page_that_the_upstream_does_not_admit_is_refused_before_anything_is_done_for_it"""
+        foreign, own = {"Origin": "http://elsewhere.example"}, {"Origin": "http://localhost:3000"}
+        self.upstream.foreign = tuple(foreign.values())
+        server = self.start()
+        for target, body in (("/api/generate", {"model": "tiny", "prompt": "x"}), ("/api/unknown", {}),
+                             ("/v1/responses", {"model": "tiny", "input": "x"}),
+                             ("/api/generate", {"model": "tiny", "keep_alive": 0})):
+            status, headers, text = server.ask("POST", target, body, headers=foreign)
+            self.assertEqual((status, headers["Content-Length"], text), (403, "0", b""), target)
+        self.assertEqual((self.upstream.worked(), self.notes(start="load")), ([], []))
+        self.place(server.generate(model="tiny", headers=own))
+        server.ask("POST", "/api/generate", {"model": "tiny", "prompt": "x"}, headers=foreign)
+        self.untouched(server)
+        self.upstream.close()
+        self.assertEqual(server.generate(model="tiny", headers=own)[0], 502)
+        self.untouched(server)
 
     def test_catalog(self):
         """changes_of_the_catalogue_and_cloud_models_leave_workers_alone"""
@@ -281,18 +311,40 @@ class Routing(Workers):
         server = self.start()
         with server.start_raw() as s:
             s.recv(1)
-        connection = server.connect()
-        connection.putrequest("POST", "/api/generate")
-        connection.putheader("Content-Length", str(65 << 20))
-        connection.endheaders()
-        with contextlib.suppress(OSError):
-            for _ in range(65):
-                connection.send(b" " * (1 << 20))
-        with contextlib.suppress(OSError):
-            self.assertEqual(connection.getresponse().status, 413)
-        connection.close()
+        head = b"POST /api/generate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+            s.sendall(head)
+            with contextlib.suppress(OSError):
+                for _ in range(65):
+                    s.sendall(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+            self.assertIn(b" 413 ", s.recv(65536))
         server.wait_idle()
         self.place(server.generate(model="tiny"))
+
+    def test_declared(self):
+        """one_that_says_so_is_refused_before_any_of_it_comes"""
+        server = self.start()
+        before, words = len(self.upstream.seen), "kuno: the request is too large"
+        forms = {"/api/generate": {"error": words},
+                 "/v1/chat/completions": {"error": {"message": words, "type": "invalid_request_error", "param": None,
+                                                    "code": None}},
+                 "/v1/messages": {"type": "error", "error": {"type": "invalid_request_error", "message": words}}}
+        for target, form in forms.items():
+            for size, expects in (((64 << 20) + 1, ""), (10 ** 15, ""), ((64 << 20) + 1, "Expect: 100-continue\r\n")):
+                with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+                    s.sendall(f"POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n{expects}\r\n".encode())
+                    got = b"".join(iter(lambda s=s: s.recv(65536), b""))  # up to the end of the connection
+                head, _, body = got.partition(b"\r\n\r\n")
+                self.assertRegex(head, rb"^HTTP/1\.1 413 (?s:.*)\r\nConnection: close$")
+                self.assertEqual(json.loads(body), form)
+        self.assertEqual(len(self.upstream.seen), before)
+        self.place(server.generate(model="tiny"))
+
+    def test_largest(self):
+        """one_of_exactly_the_limit_is_served"""
+        server = self.start()
+        body = json.dumps({"model": "tiny", "prompt": "hello"})
+        self.place(server.ask("POST", "/api/generate", body + " " * ((64 << 20) - len(body))))
 
     def test_status(self):
         """the_owner_sees_workers_and_what_they_hold"""

@@ -397,18 +397,45 @@ static void a_collected_body_is_shown_whole_and_then_forwarded(void **state) {
 
 static void a_body_beyond_the_limit_is_collected_up_to_it(void **state) {
     (void)state;
-    char request[600], *body;
-    snprintf(request, sizeof request, "POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n\r\n");
-    body = strchr(request, 0);
+    char piece[200], body[151] = "";
+    client_sends("POST /collect HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     memset(body, 'a', 150);
-    body[150] = 0;
-    client_sends(request);
+    snprintf(piece, sizeof piece, "96\r\n%s\r\n", body);
+    client_sends(piece);
     assert_string_equal(s.r.told, "request 1, collected some 101");
-    assert_string_equal(s.sent, request);
-    memset(request, 'b', 150);
-    request[150] = 0;
+    assert_ends(s.sent, piece);
+    memset(body, 'b', 150);
+    snprintf(piece, sizeof piece, "96\r\n%s\r\n0\r\n\r\n", body);
+    client_sends(piece);
+    assert_ends(s.sent, piece);
+    upstream_sends(OK);
+    assert_string_equal(s.got, OK);
+}
+
+static void nothing_is_read_of_a_body_that_is_said_to_be_beyond_the_limit(void **state) {
+    (void)state;
+    client_sends("POST /collect-own HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n");
+    assert_string_equal(s.r.told, "request 1, collected some 0, end 200");
+    assert_ends(s.got, "Content-Length: 0\r\nConnection: close\r\n\r\n");
+}
+
+static void nor_is_it_asked_for(void **state) {
+    (void)state;
+    client_sends("POST /collect-own HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\nExpect: 100-continue\r\n\r\n");
+    assert_string_equal(s.r.told, "request 1, collected some 0, end 200");
+    assert_memory_equal(s.got, "HTTP/1.1 200 OK\r\n", strlen("HTTP/1.1 200 OK\r\n"));
+}
+
+static void it_passes_on_whole_where_that_is_decided(void **state) {
+    (void)state;
+    char request[300] = "POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n";
     client_sends(request);
-    assert_ends(s.sent, request);
+    assert_string_equal(s.r.told, "request 1, collected some 0");
+    size_t len = strlen(request);
+    memset(request + len, 'b', 101);
+    request[len + 101] = 0;
+    client_sends(request + len);
+    assert_string_equal(s.sent, request);
     upstream_sends(OK);
     assert_string_equal(s.got, OK);
 }
@@ -451,6 +478,9 @@ int main(void) {
         STAGED(a_head_request_gets_the_length_and_no_body),
         STAGED(a_collected_body_is_shown_whole_and_then_forwarded),
         STAGED(a_body_beyond_the_limit_is_collected_up_to_it),
+        STAGED(nothing_is_read_of_a_body_that_is_said_to_be_beyond_the_limit),
+        STAGED(nor_is_it_asked_for),
+        STAGED(it_passes_on_whole_where_that_is_decided),
         STAGED(a_body_of_exactly_the_limit_is_complete),
     };
     return cmocka_run_group_tests_name("http exchange", tests, NULL, NULL);

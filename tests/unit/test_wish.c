@@ -133,6 +133,40 @@ static void clouds_are_known_by_their_tags(void **state) {
             fail_msg("%s", others[i]);
 }
 
+static void names_that_are_local_are_known_by_their_tags(void **state) {
+    (void)state;
+    assert_true(kn_name_is_local("x:local"));
+    assert_true(kn_name_is_local("a/x:7b:Local"));
+    assert_false(kn_name_is_local("local"));
+    assert_false(kn_name_is_local("x:local7"));
+    assert_false(kn_name_is_local("h:local/a/x"));
+}
+
+/* As a running Ollama 0.17.4 tells them apart: of the others it says "model is required" or "unqualified name". */
+static void names_have_parts_within_limits(void **state) {
+    (void)state;
+#define N10 "0123456789"
+#define N80 N10 N10 N10 N10 N10 N10 N10 N10
+    static const char *const good[] = { "m",        "_m",          "a.b",
+                                        "m:7b-",    "a/m:x",       "a-b_c/m",
+                                        "h/a/m",    "h:80/a/m",    "hf.co/a/b:Q4_K_M",
+                                        (N80),      (N80 "/m"),    ("m:" N80),
+                                        ("a/" N80), (N80 "1/a/m"), (N80 N80 "/a/m") };
+    static const char *const bad[] = {
+        "a/b/c/d", "a/b/c/d/e", "a//m",    "//m",          "/m",        "m/",           "a:b:c",
+        "a:b/c",   "a.b/m",     "a/-m",    "-/a/m",        ":80/a/m",   "m:",           "m:-x",
+        ".a/m",    "h/a/m:",    (N80 "1"), ("m:" N80 "1"), (N80 "1/m"), ("a/" N80 "1"), ("h/" N80 "1/m")
+    };
+#undef N10
+#undef N80
+    for (size_t i = 0; i < KN_COUNT(good); i++)
+        if (!kn_name_is_well_formed(good[i]))
+            fail_msg("%s", good[i]);
+    for (size_t i = 0; i < KN_COUNT(bad); i++)
+        if (kn_name_is_well_formed(bad[i]))
+            fail_msg("%s", bad[i]);
+}
+
 #define BLOB(digit) "sha256-" digit digit digit digit digit digit digit digit
 #define A           "aaaaaaaa"
 #define B           "00000001"
@@ -188,6 +222,8 @@ int main(void) {
         cmocka_unit_test(a_request_is_read_as_the_upstream_reads_it_or_not_at_all),
         cmocka_unit_test(names_of_models_end_somewhere),
         cmocka_unit_test(clouds_are_known_by_their_tags),
+        cmocka_unit_test(names_that_are_local_are_known_by_their_tags),
+        cmocka_unit_test(names_have_parts_within_limits),
         cmocka_unit_test(a_description_tells_contexts),
         cmocka_unit_test(models_of_the_same_weights_are_known_as_such),
         cmocka_unit_test(the_context_is_what_was_asked_for_within_what_the_model_can),
