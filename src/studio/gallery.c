@@ -296,7 +296,7 @@ static bool forget_row(kn_store *s, const char *id, kn_error *err) {
            kn_store_do(s, err, NULL, "UPDATE results SET item = NULL, file = '' WHERE item = ?", "t", id);
 }
 
-bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err) {
+static bool move_to_trash(kn_store *s, const char *id, bool keep_file, kn_error *err) {
     kn_record r;
     if (!kn_gallery_find(s, id, &r, err))
         return false;
@@ -309,6 +309,11 @@ bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *er
         kn_store_each(s, "thumbnails", remove_thumbnail, r.id.text, NULL);
     kn_record_free(&r);
     return ok;
+}
+
+bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err) {
+    return move_to_trash(s, id, keep_file, err) ||
+           (kn_store_makes_room(s, err) && move_to_trash(s, id, keep_file, err));
 }
 
 bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,

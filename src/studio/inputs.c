@@ -186,7 +186,7 @@ bool kn_inputs_list(kn_store *s, unsigned limit, int64_t before, json_t *into, i
 static const char unfinished[] = "SELECT 1 FROM job_inputs JOIN jobs ON jobs.id = job_inputs.job_id"
                                  " WHERE input_id = ? AND state IN ('queued', 'running') LIMIT 1";
 
-bool kn_inputs_delete(kn_store *s, const char *id, kn_error *err) {
+static bool remove_input(kn_store *s, const char *id, kn_error *err) {
     int changed = 0;
     if (!kn_store_begin(s, err))
         return false;
@@ -201,6 +201,10 @@ bool kn_inputs_delete(kn_store *s, const char *id, kn_error *err) {
     kn_store_remove(s, room, sidecar_of(id).text); /* first: without it the picture itself goes at the next start */
     kn_store_remove(s, room, id);
     return true;
+}
+
+bool kn_inputs_delete(kn_store *s, const char *id, kn_error *err) {
+    return remove_input(s, id, err) || (kn_store_makes_room(s, err) && remove_input(s, id, err));
 }
 
 bool kn_inputs_expire(kn_store *s, unsigned days, kn_error *err) {

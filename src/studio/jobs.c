@@ -289,14 +289,20 @@ bool kn_jobs_find_result(kn_store *s, const char *id, unsigned number, kn_id *re
     "notes = CASE WHEN ?2 IS NULL THEN notes WHEN notes = '[]' THEN ?2 ELSE"                                           \
     " substr(notes, 1, length(notes) - 1) || ',' || substr(?2, 2) END"
 
-bool kn_jobs_finish(kn_store *s, const char *id, kn_job_state state, const char *error, const char *notes,
-                    kn_error *err) {
+static bool finish(kn_store *s, const char *id, kn_job_state state, const char *error, const char *notes,
+                   kn_error *err) {
     int changed = 0;
     return kn_store_do(s, err, &changed,
                        "UPDATE jobs SET state = ?3, error = ?4, " FINISHED ", " ADD_NOTES
                        " WHERE id = ?1 AND state = 'running'",
                        "tttti", id, notes, kn_job_states[state], error, kn_store_now_ms()) &&
            (changed == 1 || kn_fail(err, KN_E_USAGE, "the job does not run"));
+}
+
+bool kn_jobs_finish(kn_store *s, const char *id, kn_job_state state, const char *error, const char *notes,
+                    kn_error *err) {
+    return finish(s, id, state, error, notes, err) ||
+           (kn_store_makes_room(s, err) && finish(s, id, state, error, notes, err));
 }
 
 bool kn_jobs_requeue(kn_store *s, const char *id, uint32_t tile_size, const char *notes, kn_error *err) {
@@ -317,7 +323,7 @@ static bool state_of(kn_store *s, const char *id, kn_job_state *ret, kn_error *e
     return kn_query_close(&r) && (found || kn_fail(err, KN_E_NOT_FOUND, "there is no such job"));
 }
 
-bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *err) {
+static bool cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *err) {
     if (!kn_store_begin(s, err))
         return false;
     bool ok =
@@ -327,6 +333,10 @@ bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *er
                     "it", kn_store_now_ms(), id) &&
         state_of(s, id, ret, err);
     return kn_store_end(s, ok, err);
+}
+
+bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *err) {
+    return cancel(s, id, ret, err) || (kn_store_makes_room(s, err) && cancel(s, id, ret, err));
 }
 
 static bool forget(kn_store *s, const char *id, kn_error *err) {
@@ -343,7 +353,7 @@ static bool remove_result_files(kn_store *s, const char *id, kn_error *err) {
     return kn_query_close(&r);
 }
 
-bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err) {
+static bool remove_job(kn_store *s, const char *id, kn_error *err) {
     kn_job_state state = KN_STATE_QUEUED;
     if (!kn_store_begin(s, err))
         return false;
@@ -351,6 +361,10 @@ bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err) {
               (state > KN_STATE_RUNNING || kn_fail(err, KN_E_USAGE, "the job is not finished")) &&
               remove_result_files(s, id, err) && forget(s, id, err);
     return kn_store_end(s, ok, err);
+}
+
+bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err) {
+    return remove_job(s, id, err) || (kn_store_makes_room(s, err) && remove_job(s, id, err));
 }
 
 static char *copy_of(const char *text) {
@@ -397,7 +411,7 @@ static bool trim_history(kn_store *s, kn_error *err) {
                        (int64_t)KN_JOBS_HISTORY);
 }
 
-bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
+static bool recover(kn_store *s, int *ret_ended, kn_error *err) {
     static const char lost[] = "{\"code\":\"engine_lost\",\"message\":\"The service ended several times while this job "
                                "ran\",\"retryable\":true,\"phase\":null}";
     int cancelled = 0, failed = 0;
@@ -417,6 +431,10 @@ bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
         return false;
     *ret_ended = cancelled + failed;
     return trim_history(s, err);
+}
+
+bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
+    return recover(s, ret_ended, err) || (kn_store_makes_room(s, err) && recover(s, ret_ended, err));
 }
 
 bool kn_jobs_release(kn_store *s, kn_error *err) {

@@ -37,7 +37,7 @@ static kn_code code_of(int sqlite_code) {
 /* SQLite's messages may hold what was stored, so only its fixed words for the code are passed on. */
 bool kn_store_fail(kn_store *s, kn_error *err) {
     int code = sqlite3_extended_errcode(s->db);
-    bool is_full = code == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && sqlite3_system_errno(s->db) == ENOSPC);
+    bool is_full = code == SQLITE_FULL || ((code & 0xFF) == SQLITE_IOERR && sqlite3_system_errno(s->db) == ENOSPC);
     return kn_fail(err, is_full ? KN_E_OUTPUT : code_of(code), "database: %s (%d)", sqlite3_errstr(code), code);
 }
 
@@ -112,6 +112,40 @@ bool kn_store_do(kn_store *s, kn_error *err, int *ret_changed, const char *sql, 
     return true;
 }
 
+/* ---- what is kept for a full disk ---- */
+
+static const char reserve[] = "reserve";
+enum {
+    RESERVE_BYTES = 4 << 20, /* the log of changes grows to about that */
+    RESERVED_ABOVE = 64 << 20,
+};
+
+/* Nothing depends on it, so whatever fails here is tried again later. */
+static void keep_reserve(kn_store *s) {
+    char *path;
+    if (s->has_reserve || kn_store_free_bytes(s) < RESERVED_ABOVE || !kn_store_path(s, ".", reserve, &path, NULL))
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    s->has_reserve = fd >= 0 && posix_fallocate(fd, 0, RESERVE_BYTES) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!s->has_reserve)
+        unlink(path);
+    free(path);
+}
+
+bool kn_store_makes_room(kn_store *s, kn_error *err) {
+    char *path;
+    if (!err || err->code != KN_E_OUTPUT || !kn_store_path(s, ".", reserve, &path, NULL))
+        return false;
+    bool made = unlink(path) == 0;
+    s->has_reserve = false;
+    free(path);
+    if (made)
+        *err = (kn_error){ 0 };
+    return made;
+}
+
 /* IMMEDIATE: a lock of another program is met here, not in the middle. */
 bool kn_store_begin(kn_store *s, kn_error *err) {
     return kn_store_do(s, err, NULL, "BEGIN IMMEDIATE", "");
@@ -119,6 +153,8 @@ bool kn_store_begin(kn_store *s, kn_error *err) {
 
 bool kn_store_end(kn_store *s, bool good, kn_error *err) {
     good = good && kn_store_do(s, err, NULL, "COMMIT", "");
+    if (good)
+        keep_reserve(s);
     if (!good && !sqlite3_get_autocommit(s->db)) /* some errors have rolled it back already */
         kn_store_do(s, NULL, NULL, "ROLLBACK", "");
     return good;
@@ -254,6 +290,11 @@ bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_erro
     }
     kn_error why = { 0 };
     bool ok = has_known_database(s, err) && make_folders(s, err) && open_database(s, wait_ms, &why);
+    if (!ok && kn_store_makes_room(s, &why)) {
+        sqlite3_close(s->db);
+        s->db = NULL;
+        ok = open_database(s, wait_ms, &why);
+    }
     if (!ok && why.code == KN_E_FORMAT) {
         sqlite3_close(s->db);
         s->db = NULL;
@@ -266,6 +307,7 @@ bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_erro
         kn_store_close(s);
         return false;
     }
+    keep_reserve(s);
     *ret = s;
     return true;
 }

@@ -7,6 +7,7 @@
  *     results/        pictures of jobs that were not to be kept in the gallery
  *     thumbnails/     small ones of the gallery's, made when they are asked for
  *     trash/          what was deleted from the gallery
+ *     reserve         room that is kept for the day when the disk is full
  *
  * All functions block, so they are called by the disk's thread, one at a time; a store knows nothing of the loop.
  *
@@ -29,6 +30,7 @@ typedef struct kn_store {
     sqlite3 *db;
     char *folder;    /* absolute */
     bool was_broken; /* the database was damaged and has been begun anew */
+    bool has_reserve;
     uint64_t last_id_ms;
     uint8_t last_id[10]; /* random part of the last identifier */
 } kn_store;
@@ -41,6 +43,10 @@ void kn_store_close(kn_store *s); /* NULL is fine */
 /* Whether kn_store_open would find nothing in its way in the folder, as far as that is there and can be opened; nothing
  * is made or changed. Not while this process has the store open. */
 bool kn_store_look(const char *folder, kn_error *err);
+
+/* For what ends or removes something, and has failed: whether it was for want of room and there is some now, for there
+ * was a reserve, so that it can be tried again. err is then empty. The reserve is kept anew when there is room. */
+bool kn_store_makes_room(kn_store *s, kn_error *err);
 
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);

@@ -65,6 +65,37 @@ class Full(DiskCase):
             self.assertEqual(rig.ended(rig.job())["state"], "completed")
             agreement.check(self, rig)
 
+    def test_on_a_full_disk_jobs_are_cancelled_and_what_is_not_wanted_is_removed(self):
+        with Serve(self.folder) as rig:
+            over = rig.ended(rig.job())
+            item = over["results"][0]["gallery_item"]
+            runs, waits = rig.job("a boat", batch=8), rig.job("waits")
+            with rig.held(runs):
+                self.disk.fill()
+                for job in (waits, runs):
+                    answer = rig.post(f"/jobs/{job}/cancel")
+                    self.assertIn(answer.status, (200, 202), answer.body)
+                for path in (f"/gallery/{item}", f"/jobs/{over['id']}"):
+                    answer = rig.ask("DELETE", path)
+                    self.assertIn(answer.status, (200, 204), answer.body)
+            for job in (runs, waits):
+                self.assertEqual(rig.ended(job)["state"], "cancelled")
+            self.disk.make_room()
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            agreement.check(self, rig)
+
+    def test_the_service_begins_on_a_full_disk(self):
+        with Serve(self.folder) as rig:
+            runs = rig.job("a boat", batch=8)
+            with rig.held(runs):
+                self.disk.fill()
+                rig.end(signal.SIGKILL)
+            rig.begin()
+            self.disk.make_room()
+            self.assertIn(rig.ended(runs)["state"], ("completed", "failed"))
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            agreement.check(self, rig)
+
     def test_a_death_on_a_full_disk_is_recovered_from_when_there_is_room(self):
         with Serve(self.folder) as rig:
             runs, waits = rig.job("a boat", batch=8), rig.job("waits")
