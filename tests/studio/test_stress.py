@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import sqlite3
-import threading
 import time
 import unittest
 
