@@ -8,7 +8,7 @@ import socket
 RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 FIRST, LAST = 10000, 32000
 
-_given = set()
+_claims = []
 _chance = random.Random(os.getpid())
 
 
@@ -22,21 +22,32 @@ def _is_free(port):
     return True
 
 
+def _claim(port):
+    """No other test gets it, here or in another process, while this one lives."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0kuno-test-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    _claims.append(name)
+    return True
+
+
 def _candidates():
     with open(RANGE, encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    ports = [port for port in range(FIRST, min(LAST, lowest)) if port not in _given]
-    return ports or [port for port in range(FIRST, LAST) if port not in _given]
+    return list(range(FIRST, min(LAST, lowest)) or range(FIRST, LAST))
 
 
 def free_ports(count):
-    """Ports that nobody listens on now, all different, and different from all those that this process got before."""
+    """Ports that nobody listens on now, all different, and different from all those that this process got before or
+    another one has."""
     chosen = []
     candidates = _candidates()
     _chance.shuffle(candidates)
     while len(chosen) < count:
         port = candidates.pop()
-        if _is_free(port):
+        if _claim(port) and _is_free(port):
             chosen.append(port)
-    _given.update(chosen)
     return chosen

@@ -4,6 +4,8 @@ A test's first docstring line, or its name in words, is the promise that it keep
 A script of which nothing could be run does not end as if it had succeeded.
 """
 
+import faulthandler
+import signal
 import sys
 import traceback
 import unittest
@@ -49,6 +51,7 @@ class TapResult(unittest.TestResult):
 
 
 def main():
+    faulthandler.register(signal.SIGTERM, chain=True)  # whoever is out of time says where it waits
     suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     print(f"1..{suite.countTestCases()}", flush=True)
     result = TapResult()

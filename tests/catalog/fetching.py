@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import time
 
 import files
 import kuno
@@ -14,13 +15,15 @@ ENDED, INVALID, FAILED = 0, 2, 1
 
 
 class Fetching(kuno.Case):
+    TIMEOUT = "10"  # seconds that no server of ours is silent for, unless it is to be
+
     def setUp(self):
         super().setUp()
         self.models = self.root / "models"
 
     def arguments(self, name, server, *more):
         mirror = ["--mirror", server.url] if server else []
-        return ["fetch-models", name, "-d", str(self.models), "--accept-licence", *mirror, "--timeout", "1",
+        return ["fetch-models", name, "-d", str(self.models), "--accept-licence", *mirror, "--timeout", self.TIMEOUT,
                 "--tries", "3", *more]
 
     def fetch(self, name, server, *more, **start):
@@ -28,6 +31,12 @@ class Fetching(kuno.Case):
 
     def place(self, name):
         return self.models / "vae" / f"{name}.safetensors"
+
+    def wait_for(self, condition):
+        end = time.monotonic() + kuno.HANG_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
 
     def leftovers(self):
         """Files in the folder of models that are not complete ones."""

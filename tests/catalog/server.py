@@ -42,6 +42,7 @@ class Server:
         self.contents = {files.file_name(one): files.content(one) for one in (name, *more)}
         self.requests, self.sent, self.connections = [], 0, 0
         self.lock, self.over = threading.Lock(), threading.Event()
+        self.hurry = threading.Event()  # from then on nothing is sent slowly any more
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -52,6 +53,7 @@ class Server:
 
     def __exit__(self, *_):
         self.over.set()
+        self.hurry.set()
         self.listener.close()
 
     def asked_bytes(self, since=0):
@@ -127,8 +129,9 @@ class Server:
             at += len(data)
             with self.lock:
                 self.sent += len(data)
-            if reply.bytes_per_second and self.over.wait(
-                    max(0.0, begun + at / reply.bytes_per_second - time.monotonic())):
+            if reply.bytes_per_second:
+                self.hurry.wait(max(0.0, begun + at / reply.bytes_per_second - time.monotonic()))
+            if self.over.is_set():
                 return False
         if reply.stall is not None:
             self.over.wait(60)

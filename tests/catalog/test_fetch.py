@@ -5,14 +5,13 @@ import os
 import re
 import stat
 import subprocess
-import time
 import unittest
 
 import fetching
 import files
 import kuno
 import tap
-from fetching import ENDED, FAILED, INVALID, Fetching
+from fetching import ENDED, INVALID, Fetching
 from server import Server
 
 MIB = 1 << 20
@@ -31,7 +30,7 @@ def cut_after(n):
 
 
 def slowly(_, reply):
-    reply.bytes_per_second = 4 * MIB
+    reply.bytes_per_second = 2 * MIB
 
 
 class Scenarios(Fetching):
@@ -95,6 +94,7 @@ class Scenarios(Fetching):
 
     # It is tried again, goes on where it stopped, and says that it is stalled meanwhile.
     def test_stall(self):
+        self.TIMEOUT = "1"
         with Server("small", first_request(lambda reply: setattr(reply, "stall", 10_000))) as server:
             self.assert_fetched("small", self.fetch("small", server))
         self.assertEqual([r.first for r in server.requests], [0, 10_000])
@@ -105,18 +105,12 @@ class Scenarios(Fetching):
             journal = self.place("huge").with_suffix(".safetensors.part.journal")
             self.wait_for(lambda: journal.exists() and journal.read_text().count("done") >= 3)
             process.kill()
-            process.wait()
+            process.wait(kuno.HANG_SECONDS)
             self.assertFalse(self.place("huge").exists())
             done = journal.read_text().count("done") * 8 * MIB
             server.behave, asked = None, len(server.requests)
             self.assert_fetched("huge", self.fetch("huge", server))
             self.assertLessEqual(server.asked_bytes(asked), files.BYTES["huge"] - done)
-
-    def wait_for(self, condition, limit_s=120):
-        end = time.monotonic() + limit_s
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
 
 
 class ScenariosAreComplete(unittest.TestCase):
@@ -285,15 +279,15 @@ class Files(Fetching):
 
     def test_two_at_once_do_not_meet(self):
         def behave(_, reply):
-            reply.bytes_per_second = 1 * MIB
+            reply.bytes_per_second = MIB // 16
         with Server("small", behave) as server:
             first = self.start(*self.arguments("small", server), stderr=subprocess.DEVNULL)
-            while not server.requests:
-                time.sleep(0.01)
+            self.wait_for(lambda: server.requests)
             second = self.fetch("small", server)
             self.assertEqual(second.code, INVALID)
             self.assertIn("another process", second.err)
-            self.assertEqual(first.wait(), ENDED)
+            server.hurry.set()
+            self.assertEqual(first.wait(kuno.HANG_SECONDS), ENDED)
         self.assertTrue(self.is_right("small"))
 
     def test_what_the_journal_says_of_another_file_is_not_believed(self):
@@ -324,10 +318,9 @@ class Files(Fetching):
     def test_stopping_keeps_what_has_come_to_the_byte(self):
         with Server("huge", slowly) as server:
             process = self.start(*self.arguments("huge", server), stderr=subprocess.DEVNULL)
-            while server.sent < 25 * MIB:
-                time.sleep(0.01)
+            self.wait_for(lambda: server.sent >= 60 * MIB)
             process.terminate()
-            self.assertEqual(process.wait(), 130)
+            self.assertEqual(process.wait(kuno.HANG_SECONDS), 130)
             self.assertEqual(len(self.leftovers()), 2)
             server.behave, asked = None, len(server.requests)
             self.assert_fetched("huge", self.fetch("huge", server))

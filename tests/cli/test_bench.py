@@ -3,13 +3,14 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
 import time
 
 import tap
-from kuno import E2E, SANITIZED, TINY, Case, add_cases
+from kuno import E2E, HANG_SECONDS, TINY, Case, add_cases
 
 ALL = {"bench", "kernels", "threads", "precision", "seconds", "median_seconds", "cpu_seconds", "work", "unit",
        "per_second", "per_second_by_cpu", "peak"}
@@ -118,7 +119,7 @@ class Turns(Measuring):
             elif heard[-1]["bench"] == "ready":
                 process.stdin.close()
         process.stdout.close()
-        self.assertEqual(process.wait(), 0)
+        self.assertEqual(process.wait(HANG_SECONDS), 0)
         return heard
 
     def test_turns(self):
@@ -194,15 +195,22 @@ class Limits(Measuring):
 
 
 class Stopping(Measuring):
+    def wait_until_heard(self, process, number):
+        """It has a word to say to that signal."""
+        end = time.monotonic() + HANG_SECONDS
+        while not int(re.search(r"SigCgt:\s+(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())[1],
+                      16) >> (number - 1) & 1:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.001)
+
     def test_interrupt(self):
         """ends_when_somebody_asks"""
         for args in (["ops"], ["step", "--repeat", "1000"], ["peak", "--repeat", "1000"]):
             process = self.start("bench", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            time.sleep(0.5)
+            self.wait_until_heard(process, signal.SIGINT)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=120)
             self.assertEqual((process.returncode, err), (130, b"kuno: cancelled\n"), args)
-
 
 
 class Refusals(Case):

@@ -15,7 +15,7 @@ import time
 import unittest
 
 import tap
-from kuno import Case, as_nobody, wait
+from kuno import HANG_SECONDS, Case, as_nobody, wait
 from ports import free_ports
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "config-json.md"
@@ -131,7 +131,9 @@ class Checking(Case):
         with (self.folder / "log").open("wb") as log:
             process = self.start("serve", *args, env=TOKEN, stderr=log)
         try:
+            end = time.monotonic() + HANG_SECONDS
             while last_word not in (self.folder / "log").read_text() and process.poll() is None:
+                self.assertLess(time.monotonic(), end)
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             self.assertEqual(wait(process)[0], 0, (self.folder / "log").read_text())

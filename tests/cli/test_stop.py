@@ -1,6 +1,8 @@
 """Ctrl-C and its relatives: the run ends soon, and nothing half is left."""
 
 import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -11,9 +13,9 @@ import tap
 from kuno import E2E, GOLDEN, SANITIZED, Case, add_cases, everything_in, wait
 from png import Picture
 
-LARGE = ["generate", "a boat", "--size", "768x768"]  # takes seconds; a step, a second at most
+LARGE = ["generate", "a boat", "--size", "1024x1024"]  # takes seconds; a step, a second at most
 STEP_SECONDS = 60 if SANITIZED else 8  # more than a step may take while others keep the machine busy
-AT_ONCE_SECONDS = 20 if SANITIZED else 2
+AT_ONCE_SECONDS = 20 if SANITIZED else 4
 
 
 class Stop(Case):
@@ -25,6 +27,14 @@ class Stop(Case):
             if line.decode().startswith(say):
                 return process
         self.fail(f"it never said '{say}'")
+
+    def wait_until_taken(self, process, number):
+        """No thread of it has that signal before it."""
+        end = time.monotonic() + STEP_SECONDS
+        while any(int(pending, 16) >> (number - 1) & 1 for pending in re.findall(
+                r"(?:SigPnd|ShdPnd):\s+(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.001)
 
     def ends(self, process, within, code=130):
         begin = time.monotonic()
@@ -47,7 +57,7 @@ class Stop(Case):
 
     def test_decode(self):
         """stops_while_the_picture_is_decoded"""
-        process = self.started("generate", "a boat", "--size", "512x512", say="kuno: draw: 8 steps")
+        process = self.started(*LARGE, say="kuno: draw: 8 steps")
         os.kill(process.pid, signal.SIGINT)
         self.ends(process, STEP_SECONDS)
         self.assertEqual(everything_in(self.folder), [])
@@ -56,7 +66,7 @@ class Stop(Case):
         """ends_at_once_at_the_second_signal"""
         process = self.started("generate", "a boat", "--size", "1536x1536")
         os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.05)  # two signals of a kind that come together are one
+        self.wait_until_taken(process, signal.SIGINT)  # two signals of a kind that come together are one
         os.kill(process.pid, signal.SIGINT)
         self.ends(process, AT_ONCE_SECONDS)
         self.assertEqual(everything_in(self.folder), [])
@@ -74,7 +84,7 @@ class Stop(Case):
         path = self.inputs / "model.safetensors"
         shutil.copyfile(E2E / "transformer.safetensors", path)
         process = self.started("generate", "a boat", "--config", E2E / "models.toml", "--diffusion-model", path,
-                               "--size", "512x512", "--steps", "200", "--threads", "1", say="kuno: draw:")
+                               "--size", "1024x1024", "--steps", "200", "--threads", "1", say="kuno: draw:")
         os.truncate(path, 4096)
         self.ends(process, STEP_SECONDS, 2)
         self.assertIn(b"kuno: a file became shorter while it was in use", process.stderr.read())

@@ -230,7 +230,7 @@ static void a_hanging_driver_costs_only_its_own_numbers(void **state) {
     static kn_gpu_report r;
     kn_gpu_probe *p = NULL;
     kn_error err = { 0 };
-    set_scenario(AMD "drm node=renderD140 driver=xe pci=0000:51:00.0 vram=100 used=1\nhang xe-query 600\n");
+    set_scenario(AMD "drm node=renderD140 driver=xe pci=0000:51:00.0 vram=100 used=1\nhang xe-query 3000\n");
     tree_make(root);
     assert_true(kn_gpu_probe_new(root, &p, &err));
     assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED);
@@ -238,7 +238,7 @@ static void a_hanging_driver_costs_only_its_own_numbers(void **state) {
     double before = kn_now();
     assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_BUSY); /* no second thread, and no waiting */
     kn_gpu_probe_read(p, &r);
-    assert_true(kn_now() - before < 0.1);
+    assert_true(kn_now() - before < 1);
     expect_device(&r, 0, "0000:41:00.0 amd amdgpu amdgpu_sysfs ok 17163091968 536870912 16626221056 -");
     expect_device(&r, 1, "0000:51:00.0 intel xe none timeout - - - -");
     expect_problem(&r, "drm-xe", "timeout", "");
@@ -262,12 +262,12 @@ static void nobody_waits_for_a_thread_that_hangs(void **state) {
     assert_true(kn_gpu_probe_new(root, &p, &err));
     assert_int_equal(kn_gpu_probe_start(p, count_done, &done), KN_GPU_STARTED);
     assert_true(kn_gpu_probe_wait(p, 10000));
-    set_scenario(XE "hang drm-version 500\n");
+    set_scenario(XE "hang drm-version 3000\n");
     assert_int_equal(kn_gpu_probe_start(p, count_done, &done), KN_GPU_STARTED);
     double before = kn_now();
     kn_gpu_probe_free(p);
-    assert_true(kn_now() - before < 0.2);
-    struct timespec longer = { 1, 0 };
+    assert_true(kn_now() - before < 1);
+    struct timespec longer = { 4, 0 };
     nanosleep(&longer, NULL);  /* the thread comes back, and frees what was left to it */
     assert_int_equal(done, 1); /* and calls nobody */
 }

@@ -4,7 +4,8 @@ import re
 import time
 
 import tap
-from wire import OK, Case, Hangup, answer, answer_and_close, field, has_head, is_whole, receive, request, status
+from wire import OK, PATIENCE, Case, Hangup, answer, answer_and_close
+from wire import field, has_head, is_whole, receive, request, status
 
 HOP_BY_HOP = (
     b"Connection: close, X-Priv\r\nX-Priv: 1\r\nX-Keep: 2\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\n"
@@ -117,7 +118,7 @@ class Fidelity(Case):
     def test_head(self):
         """HEAD keeps the length and has no body"""
         self.bench.up.answers(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"))
-        got, _ = self.bench.ask(request(b"HEAD /x HTTP/1.1"), 1.0, has_head)
+        got, _ = self.bench.ask(request(b"HEAD /x HTTP/1.1"), has_head)
         self.assertEqual((status(got), field(got, b"Content-Length")), (200, [b"1234"]))
         self.assertTrue(got.endswith(b"\r\n\r\n"))
 
@@ -125,12 +126,12 @@ class Fidelity(Case):
         self.bench.up.answers(answer(b'HTTP/1.1 %d X\r\nETag: "a"\r\n\r\n' % code))
         with self.bench.connect() as connection:
             connection.sendall(request())
-            got, _ = receive(connection, 1.0, has_head)
+            got, _ = receive(connection, until=has_head)
             self.assertEqual(status(got), code)
             self.assertIsNone(re.search(rb"(?i)transfer-encoding", got))
             self.bench.up.handler = answer(OK)
             connection.sendall(request())
-            self.assertEqual(status(receive(connection, 1.5, is_whole)[0]), 200)
+            self.assertEqual(status(receive(connection, until=is_whole)[0]), 200)
 
     def test_204(self):
         """204 has no body and the connection goes on"""
@@ -157,21 +158,21 @@ class Fidelity(Case):
     def test_http_1_0(self):
         """a client of HTTP/1.0 gets no chunks, then the end"""
         self.bench.up.answers(answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"))
-        got, closed = self.bench.ask(b"GET /x HTTP/1.0\r\nHost: a\r\n\r\n", 2, None)
+        got, closed = self.bench.ask(b"GET /x HTTP/1.0\r\nHost: a\r\n\r\n", None)
         self.assertTrue(closed and got.endswith(b"\r\n\r\nhello"))
         self.assertNotIn(b"chunked", got.lower())
 
     def test_until_close(self):
         """a body that ends with the connection is passed on to its end"""
         self.bench.up.answers(answer_and_close(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello"))
-        got, _ = self.bench.ask(request(), 2)
+        got, _ = self.bench.ask(request())
         self.assertIn(b"hello", got)
         self.assertTrue(is_whole(got))
 
     def test_short(self):
         """an answer that is cut short never looks complete"""
         self.bench.up.answers(answer_and_close(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"))
-        got, closed = self.bench.ask(request(), 2, None)
+        got, closed = self.bench.ask(request(), None)
         self.assertTrue(closed)
         self.assertFalse(is_whole(got))
 
@@ -179,7 +180,7 @@ class Fidelity(Case):
         """no last chunk is invented"""
         cut = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
         self.bench.up.answers(answer_and_close(cut, 0.2))
-        got, closed = self.bench.ask(request(), 2, None)
+        got, closed = self.bench.ask(request(), None)
         self.assertTrue(closed)
         self.assertFalse(got.endswith(b"0\r\n\r\n"))
 
@@ -194,7 +195,7 @@ class Fidelity(Case):
         self.bench.up.answers(cut)
         with self.bench.connect() as connection:
             connection.sendall(b"GET /x HTTP/1.0\r\nHost: a\r\n\r\n")
-            connection.settimeout(3)
+            connection.settimeout(PATIENCE)
             with self.assertRaises(ConnectionResetError):
                 while connection.recv(65536):
                     pass

@@ -82,7 +82,7 @@ class Framing(Case):
     def refuses(self, raw, allowed):
         """An error status or nothing but a close, at once, and no complete request at the upstream."""
         self.bench.up.answers(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-        got, closed = self.bench.ask(raw, 2.5, has_head)
+        got, closed = self.bench.ask(raw, has_head)
         time.sleep(0.05)
         self.assertEqual(self.bench.up.bodies, [])
         self.assertIn(status(got), allowed if got else (0,))
@@ -114,7 +114,7 @@ def add_cases():
 
         def run(self, raw=raw):
             self.bench.up.answers(answer(raw))
-            got, _ = self.bench.ask(request(), 1.5, has_head)
+            got, _ = self.bench.ask(request(), has_head)
             self.assertIn(status(got), (502, 0))
 
         add_case(f"answer_{i:02}", f"an answer with {what} is a bad gateway", run)

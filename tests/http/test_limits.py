@@ -6,7 +6,7 @@ import time
 import unittest
 
 import tap
-from wire import OK, Bench, answer, has_head, receive, request, status, stream_for_ever, stream_lines
+from wire import OK, PATIENCE, Bench, answer, receive, request, status, stream_for_ever, stream_lines, stream_on_demand
 
 
 class Limits(unittest.TestCase):
@@ -21,8 +21,8 @@ class Limits(unittest.TestCase):
         bench.up.answers(stream_lines)
         with bench.connect() as connection:
             connection.sendall(request())
-            receive(connection, 1, lambda data: b'"i"' in data)
-        said = [bench.program.stdout.readline() for _ in range(2)]
+            receive(connection, until=lambda data: b'"i"' in data)
+        said = [bench.line() for _ in range(2)]
         self.assertEqual(said[0], "upstream complete\n")
         self.assertIn("left=1 answered=0", said[1])
 
@@ -32,24 +32,37 @@ class Limits(unittest.TestCase):
         bench.up.answers(stream_for_ever)
         with bench.connect() as connection:
             connection.sendall(request())
-            receive(connection, 1, lambda data: data.count(b"x") > 3)
-        self.assertEqual(bench.program.stdout.readline(), "upstream aborted\n")
-        self.assertTrue(bench.up.event.wait(2))
+            receive(connection, until=lambda data: data.count(b"x") > 3)
+        self.assertEqual(bench.line(), "upstream aborted\n")
+        self.assertTrue(bench.up.event.wait(PATIENCE))
+
+    def wait(self, true):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+
+    def refuses(self, bench):
+        try:
+            bench.connect().close()
+        except OSError:
+            return True
+        return False
 
     def test_sigterm(self):
         """SIGTERM lets an exchange come to its end, and nobody new in"""
         bench = self.bench()
-        bench.up.answers(stream_lines)
+        bench.up.answers(stream_on_demand)
         with bench.connect() as connection:
             connection.sendall(request())
-            got, _ = receive(connection, 1, lambda data: b'"i"' in data)
+            bench.up.more.release()
+            got, _ = receive(connection, until=lambda data: b'"i"' in data)
             bench.program.terminate()
-            time.sleep(0.1)
-            with self.assertRaises(OSError):
-                bench.connect().close()
-            more, closed = receive(connection, 3)
+            self.wait(lambda: self.refuses(bench))
+            bench.up.more.release(5)
+            more, closed = receive(connection)
         self.assertTrue((got + more).endswith(b"0\r\n\r\n") and closed)
-        self.assertEqual(bench.program.wait(5), 0)
+        self.assertEqual(bench.program.wait(PATIENCE), 0)
 
     def test_too_many_connections(self):
         """connections beyond the limit are closed, and room is found again"""
@@ -60,8 +73,7 @@ class Limits(unittest.TestCase):
         self.assertEqual((got, closed), (b"", True))
         for connection in crowd:
             connection.close()
-        time.sleep(0.1)
-        self.assertEqual(bench.ask(request())[0], OK)
+        self.wait(lambda: bench.ask(request())[0] == OK)
 
     def test_nobody_there(self):
         """an upstream that is not there is a bad gateway"""
@@ -74,7 +86,7 @@ class Limits(unittest.TestCase):
         """clients that come and go at any moment leave nothing behind"""
         bench = self.bench()
         bench.up.answers(stream_lines)
-        bench.ask(request(), 0.1, has_head)
+        bench.ask(request())
         time.sleep(0.2)
         before, chance = bench.descriptors(), random.Random(1)
         post = request(b"POST /x HTTP/1.1", b"Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n")
@@ -91,10 +103,7 @@ class Limits(unittest.TestCase):
                 leaving.close()
         for connection in crowd:
             connection.close()
-        end = time.monotonic() + 5
-        while bench.descriptors() > before and time.monotonic() < end:
-            time.sleep(0.05)
-        self.assertLessEqual(bench.descriptors(), before)
+        self.wait(lambda: bench.descriptors() <= before)
         bench.up.answers(answer(OK))
         self.assertEqual(bench.ask(request())[0], OK)
 

@@ -21,6 +21,7 @@ import time
 import unittest
 
 TOKEN = "0123456789abcdefghijABCDEFGHIJ-_."
+PATIENCE = 20  # seconds; whatever takes so long does not come
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -69,8 +70,9 @@ class Upstream:
 
     def answers(self, handler):
         self.handler = handler
-        self.heads, self.bodies, self.sent, self.connections = [], [], [], 0
-        self.event, self.when, self.count = threading.Event(), 0.0, 0
+        self.heads, self.bodies, self.connections = [], [], 0
+        self.came, self.event, self.when, self.count = threading.Event(), threading.Event(), 0.0, 0
+        self.more = threading.Semaphore(0)  # what a handler may send that sends on demand
 
     def accept(self):
         while True:
@@ -82,7 +84,7 @@ class Upstream:
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
-        connection.settimeout(20)
+        connection.settimeout(PATIENCE)
         buffered = b""
         try:
             while True:
@@ -94,6 +96,7 @@ class Upstream:
                     connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"version":"0"}')
                     continue
                 self.heads.append(head)
+                self.came.set()
                 buffered = self.handler(self, connection, head, buffered)
         except (OSError, Hangup, ValueError):
             connection.close()
@@ -127,14 +130,23 @@ def answer_and_close(raw, wait=0.0):
     return handler
 
 
-def stream_lines(upstream, connection, _head, buffered):
+LINES = [*(b'8\r\n{"i":%d}\n\r\n' % i for i in range(5)), b"0\r\n\r\n"]
+
+
+def stream_lines(_upstream, connection, _head, buffered):
     connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    for i in range(5):
-        line = b'{"i":%d}\n' % i
-        upstream.sent.append(time.monotonic())
-        connection.sendall(b"%x\r\n%s\r\n" % (len(line), line))
+    for line in LINES:
+        connection.sendall(line)
         time.sleep(0.2)
-    connection.sendall(b"0\r\n\r\n")
+    return buffered
+
+
+def stream_on_demand(upstream, connection, _head, buffered):
+    """The same, each line when the test says `more.release()`."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for line in LINES:
+        upstream.more.acquire(timeout=PATIENCE)
+        connection.sendall(line)
     return buffered
 
 
@@ -166,22 +178,23 @@ def has_head(data):
     return b"\r\n\r\n" in data
 
 
-def receive(connection, seconds=3.0, until=None):
+def receive(connection, seconds=PATIENCE, until=None):
     """(what came, whether the other side closed), until a condition holds or the time is over."""
-    data = b""
-    connection.settimeout(seconds)
+    data, end = b"", time.monotonic() + seconds
     try:
-        while True:
+        while (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
             piece = connection.recv(65536)
             if not piece:
                 return data, True
             data += piece
             if until and until(data):
-                return data, False
+                break
     except socket.timeout:
-        return data, False
+        pass
     except OSError:
         return data, True
+    return data, False
 
 
 def status(data):
@@ -208,14 +221,23 @@ class Bench:
         self.program = subprocess.Popen(
             [os.environ["HTTP_SERVER"], target, TOKEN, *limits], stdout=subprocess.PIPE, text=True
         )
-        ports = re.match(r"proxy=(\d+) control=(\d+)", self.program.stdout.readline())
+        ports = re.match(r"proxy=(\d+) control=(\d+)", self.line())
         self.proxy, self.control = int(ports[1]), int(ports[2])
+
+    def line(self):
+        """The next one that it says; an empty one, if nothing comes."""
+        timer = threading.Timer(PATIENCE, self.program.kill)
+        timer.start()
+        try:
+            return self.program.stdout.readline()
+        finally:
+            timer.cancel()
 
     def close(self):
         """Ends the server and returns what it said; it must end well."""
         self.program.terminate()
         try:
-            said, _ = self.program.communicate(timeout=10)
+            said, _ = self.program.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.program.kill()
             raise
@@ -225,16 +247,16 @@ class Bench:
         return said
 
     def connect(self, port=None):
-        return socket.create_connection(("127.0.0.1", port or self.proxy), timeout=5)
+        return socket.create_connection(("127.0.0.1", port or self.proxy), timeout=PATIENCE)
 
-    def ask(self, raw, seconds=3.0, until=is_whole):
+    def ask(self, raw, until=is_whole):
         """Sends these bytes over a connection of their own: (what came, whether the server closed)."""
         with self.connect() as connection:
             try:
                 connection.sendall(raw)
             except OSError:
                 pass  # it may refuse before it has read all
-            return receive(connection, seconds, until)
+            return receive(connection, until=until)
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.program.pid}/fd"))
@@ -261,7 +283,7 @@ class Gateway(Bench):
             self.up.socket.close()
             self.program.send_signal(signal.SIGTERM)
             self.program.send_signal(signal.SIGINT)  # the second one: whatever a test has left is cut
-            if self.program.wait(10):
+            if self.program.wait(PATIENCE):
                 raise AssertionError(f"the server ended with {self.program.returncode}: {self.server.text()}")
 
 

@@ -14,7 +14,7 @@ PROGRAM = os.environ["KUNO"]
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 SPACE = "io.modelcontextprotocol/"
 HANDSHAKE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-SLOW = {"prompt": "steps=400 ms=20"}
+SLOW = {"prompt": "steps=1000 ms=100"}  # nothing but being told to ends it
 
 
 def envelope(version=MODERN, **more):
@@ -90,6 +90,8 @@ class Lines:
             return next((one for one in self.seen if wanted(one)), None)
         with self.news:
             self.news.wait_for(lambda: found() or self.ended, PATIENCE)
+            if not found():
+                raise AssertionError(f"it does not come, but {self.seen}")
             return found()
 
     def answer(self, id):

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import random
+import time
 import unittest
 
 import tap
@@ -208,8 +209,9 @@ class Pictures(Case):
 class Leaving(Case):
     def begin(self, connection):
         """Reads until the picture is being drawn."""
-        answer = connection.getresponse()
+        answer, end = connection.getresponse(), time.monotonic() + PATIENCE
         for line in answer:
+            self.assertLess(time.monotonic(), end)  # there is always something to read
             if line.startswith(b"data: ") and json.loads(line[6:])["params"]["progress"] > 0:
                 return answer
 

@@ -191,7 +191,7 @@ class Tools(Case):
         begun = talk.tool(1, "generate_image", {**SLOW, "wait_seconds": 0})["structuredContent"]
         self.assertIn(begun["state"], ("queued", "running"))
         job = {"job_id": begun["job_id"]}
-        waited = talk.tool(2, "wait_for_job", {**job, "wait_seconds": 1}, progressToken=7)["structuredContent"]
+        waited = talk.tool(2, "wait_for_job", {**job, "wait_seconds": 3}, progressToken=7)["structuredContent"]
         self.assertEqual(waited["state"], "running")
         self.assertEqual(waited["progress"]["phase"], "sampling")
         self.assertGreater(len(talk.progress(7)), 2)
@@ -212,7 +212,7 @@ class Tools(Case):
 
     def test_who_only_waits_may_leave_without_harm(self):
         talk = self.opened()
-        job = talk.tool(1, "generate_image", {"prompt": "steps=40 ms=20", "wait_seconds": 0})["structuredContent"]
+        job = talk.tool(1, "generate_image", {"prompt": "steps=150 ms=20", "wait_seconds": 0})["structuredContent"]
         talk.send(call(2, "wait_for_job", {"job_id": job["job_id"]}, progressToken="w"))
         talk.wait(lambda one: one.get("params", {}).get("progress", 0) > 0)
         talk.send(note("notifications/cancelled", {"requestId": 2}))

@@ -5,6 +5,7 @@ KUNO names the program. The stand-in does what a request's field X-Stub says:
     lines=N gap=S     answer with so many lines of NDJSON, so many seconds apart
     delay=S           wait before the head of the answer
     hold              wait before the head until the test says `upstream.release()`
+    pause=N           do so before that line
     cut=N             close the connection after so many lines, in the middle of the answer
     stall=N           fall silent after so many lines
     bulk=N            answer with so many MiB
@@ -37,7 +38,7 @@ from ports import free_ports
 PROGRAM = os.environ["KUNO"]
 SANITIZED = os.environ.get("KUNO_SANITIZE", "none") != "none"
 TOKEN = "0123456789abcdef-control_token.0123456789"
-PATIENCE = 60 if SANITIZED else 20  # whatever takes so long does not come
+PATIENCE = 60  # whatever takes so long does not come
 
 
 def wait_until(true, what, seconds=PATIENCE):
@@ -66,6 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     METADATA = ("/api/tags", "/api/ps", "/api/version", "/v1/models", "/api/show", "/")
+    works = False
 
     def log_message(self, format, *args):
         pass
@@ -88,9 +90,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.command == "HEAD":
+            self.end_work()
+            self.end_headers()
+            return
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.wfile.write(memoryview(body)[:-1])
+        self.end_work()
+        self.wfile.write(body[-1:])
+
+    def begin_work(self):
+        stub = self.server.stub
+        with stub.lock:
+            self.works = True
+            stub.active += 1
+            stub.most_active = max(stub.most_active, stub.active)
+
+    def end_work(self):
+        """Once, before the last byte of an answer: the next request may come before anything more is done here."""
+        with self.server.stub.lock:
+            self.server.stub.active -= self.works
+            self.works = False
 
     def do_GET(self):
         stub, path = self.server.stub, self.path.split("?")[0]
@@ -103,9 +123,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path in self.METADATA and self.command in ("GET", "HEAD", "POST"):
             self.metadata(path)
             return
-        with stub.lock:
-            stub.active += 1
-            stub.most_active = max(stub.most_active, stub.active)
+        self.begin_work()
         try:
             if path == "/api/generate" and stub.unloads:
                 self.unload(json.loads(body))
@@ -118,8 +136,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             stub.gone += 1
             self.close_connection = True
         finally:
-            with stub.lock:
-                stub.active -= 1
+            self.end_work()
 
     do_POST = do_DELETE = do_HEAD = do_PUT = do_OPTIONS = do_GET
 
@@ -166,9 +183,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if words.get("stall") == str(number):
                 stub.over.wait(PATIENCE)
                 raise OSError
+            if words.get("pause") == str(number):
+                stub.held.wait(PATIENCE)
             line = json.dumps({"line": number}).encode() + b"\n"
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             time.sleep(float(words.get("gap", 0)))
+        self.end_work()
         self.wfile.write(b"0\r\n\r\n")
 
 

@@ -121,7 +121,7 @@ class Crashes(Traced, Case):
 
         def counted():
             return sum(m["calls"] for m in server.own("GET", "usage")[1]["models"])
-        wait_until(lambda: counted() == uses + certain, "the uses", 5)
+        wait_until(lambda: counted() == uses + certain, "the uses")
 
     def test_before_marker(self):
         """before_the_marker_is_made_nothing_was_sent"""
@@ -174,7 +174,7 @@ class Crashes(Traced, Case):
         """a_history_that_was_not_complete_leaves_the_old_one"""
         server = self.serve()
         server.generate()
-        wait_until(lambda: self.saved() == 1, "the first use", 5)
+        wait_until(lambda: self.saved() == 1, "the first use")
         server.stop()
         for call, when in (("fsync", 3), ("fsync", 4), ("fsync", 5), ("linkat", 1), ("linkat", 2), ("renameat", 1)):
             before = self.saved()
@@ -359,7 +359,7 @@ class Kills(Case):
         server = self.serve()
         server.generate()
         server.wait_idle()
-        wait_until(lambda: (server.state / "usage.json").exists(), "the history", 5)
+        wait_until(lambda: (server.state / "usage.json").exists(), "the history")
         server.kill()
         again = self.serve()
         self.assertFalse(again.admission()["recovery_required"])

@@ -7,8 +7,8 @@ import json
 import os
 import random
 import socket
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from harness import SANITIZED, Case, wait_until
@@ -44,11 +44,8 @@ class Crowd:
 
     def run_crowd(self, server, seconds):
         end = time.monotonic() + seconds
-        threads = [threading.Thread(target=self.client, args=(server, seed, end)) for seed in range(CLIENTS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(lambda seed: self.client(server, seed, end), range(CLIENTS)))  # or the first failure
         server.wait_idle()
         wait_until(lambda: len(os.listdir(f"/proc/{server.pid()}/fd")) < 60, "closed connections")
 

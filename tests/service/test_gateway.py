@@ -85,15 +85,11 @@ class Passing(Case):
     def test_streams(self):
         """each_line_passes_when_it_comes"""
         server = self.serve()
-        with server.start_raw("lines=3 gap=0.4") as s, s.makefile("rb") as stream:
-            times = []
-            for line in stream:
-                if b'"line"' in line:
-                    times.append(time.monotonic())
-                if line == b"0\r\n":
-                    break
-        self.assertGreater(times[1] - times[0], 0.2)
-        self.assertGreater(times[2] - times[1], 0.2)
+        with server.start_raw("lines=3 pause=2") as s, s.makefile("rb") as stream:
+            for number in range(2):  # there is no more until it is released
+                self.assertIn(b'{"line": %d}\n' % number, stream)
+            self.upstream.release()
+            self.assertIn(b"0\r\n", stream)
 
     def test_crowd_of_one(self):
         """one_address_has_as_many_connections_as_it_may_and_others_have_theirs"""
@@ -215,8 +211,9 @@ class Turns(Case):
         server = self.serve()
         with server.start_raw("hold"):
             wait_until(lambda: self.upstream.active, "the request")
-            server.start_raw(target="/api/generate?left").close()
-            wait_until(lambda: server.admission()["queued"] == 0, "an empty line", 3)
+            with server.start_raw(target="/api/generate?left"):
+                wait_until(lambda: server.admission()["queued"] == 1, "one in line")
+            wait_until(lambda: server.admission()["queued"] == 0, "an empty line")
             self.upstream.release()
         server.wait_idle()
         self.assertEqual(server.generate()[0], 200)
@@ -255,7 +252,7 @@ class Turns(Case):
 
     def test_pause_time(self):
         """but_no_longer_than_anybody_waits"""
-        server = self.serve(queue_timeout_ms=500)
+        server = self.serve(queue_timeout_ms=2000)
         with server.start_raw("hold"):
             wait_until(lambda: self.upstream.active, "the request")
             waits = self.in_background(server.generate)
@@ -301,7 +298,7 @@ class Slow(Case):
     def test_trickle(self):
         """an_upload_that_trickles_loses_its_turn"""
         server = self.serve(**self.HURRY)
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(self.HEAD % b"/api/generate")
             wait_until(lambda: server.admission()["active"], "its turn")
             waits = self.in_background(server.generate)
@@ -349,10 +346,10 @@ class Slow(Case):
     def test_endless(self):
         """so_does_one_that_is_fast_enough_and_has_no_end_unless_it_is_a_models_file"""
         server = self.serve(client_wait_ms=10000, client_min_rate=1000, client_wait_max_ms=1500)
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(self.HEAD % b"/api/generate")
             self.assertIn(b"HTTP/1.1 408 ", self.trickle(s, bytes(1000)))
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(self.HEAD % (b"/api/blobs/sha256:" + b"0" * 64))
             for _ in range(30):  # three seconds, twice as long as others have
                 s.sendall(bytes(1000))
@@ -367,6 +364,7 @@ class Slow(Case):
         server = self.serve(**self.HURRY)
         with socket.socket() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(PATIENCE)
             s.connect(("127.0.0.1", server.listen))
             s.sendall(b"GET /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: bulk=64\r\n\r\n")
             wait_until(lambda: self.upstream.active, "its turn")
@@ -444,11 +442,12 @@ class Leaving(Case):
     def test_stream(self):
         """an_answer_whose_client_has_left_is_drained_and_its_turn_kept"""
         server = self.serve()
-        with server.start_raw("lines=8 gap=0.2") as s:
+        with server.start_raw("lines=8 pause=4") as s:
             s.recv(1)
         time.sleep(0.1)
         self.assertTrue(server.admission()["active"])
         self.assertTrue(server.marker())
+        self.upstream.release()
         server.wait_idle()
         self.assertEqual((self.upstream.gone, server.admission()["recovery_required"], server.marker()),
                          (0, False, False))
@@ -467,11 +466,10 @@ class Leaving(Case):
     def test_drain_time(self):
         """draining_has_a_total_deadline_and_then_needs_recovery"""
         server = self.serve(stream_idle_timeout_ms=700)
-        begin = time.monotonic()
-        with server.start_raw("lines=100 gap=0.1") as s:  # never silent for long, but longer than that in all
+        with server.start_raw("lines=1000 gap=0.1") as s:  # never silent for long, but longer than that in all
             s.recv(1)
         wait_until(lambda: server.admission()["recovery_required"], "recovery")
-        self.assertLess(time.monotonic() - begin, 8)  # the answer takes 10
+        wait_until(lambda: self.upstream.gone, "the end of the connection, long before that of the answer")
         self.check_recovery(server)
 
     def test_stall(self):
@@ -506,7 +504,7 @@ class Leaving(Case):
     def test_upload(self):
         """an_upload_that_breaks_off_leaves_nothing_running"""
         server = self.serve()
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nX-Stub: status=400\r\nContent-Length: 100\r\n\r\n{")
             wait_until(lambda: server.admission()["active"], "the request")
         server.wait_idle()
@@ -614,7 +612,7 @@ class Life(Case):
             wait_until(lambda: self.upstream.active, "the request")
             server.process.send_signal(signal.SIGINT)
             wait_until(lambda: not server.accepts(server.listen), "a closed door")
-            self.assertEqual(server.stop(signal.SIGINT, 5), 0)
+            self.assertEqual(server.stop(signal.SIGINT, 20), 0)  # what drains may take 30
         self.assertTrue(server.marker())
 
     def test_idle(self):
@@ -652,7 +650,7 @@ class Life(Case):
         """a_configured_server_needs_a_token"""
         (self.folder / "config.json").write_text(json.dumps({"state_dir": str(self.folder / "state")}))
         told = subprocess.run([PROGRAM, "serve", "--config", "config.json"], cwd=self.folder, capture_output=True,
-                              text=True, env={}, check=False)
+                              text=True, env={}, check=False, timeout=PATIENCE)
         self.assertEqual(told.returncode, 2)
         self.assertIn("control token: there is none; set KUNO_CONTROL_TOKEN", told.stderr)
         self.assertFalse((self.folder / "state").exists())

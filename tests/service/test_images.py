@@ -31,7 +31,7 @@ ROUTE = "/kuno/v1/images/generate"
 RECIPE = {"workflow": "qwen-image-2.1-text-to-image/v1", "prompt": "a red boat", "seed": "42", "width": 128,
           "height": 128, "steps": 8, "cfg": 1}
 # Long enough that nothing ends it but being told to.
-LONG = {**RECIPE, "width": 512, "height": 512, "steps": 100}
+LONG = {**RECIPE, "width": 768, "height": 768, "steps": 100}
 EDIT = {**RECIPE, "workflow": "qwen-image-2.1-edit/v1"}
 MIB = 1 << 20
 SMALLEST = 16  # pixels of a side of a reference
@@ -296,7 +296,7 @@ class Running(Pictures, Case):
         self.assertIsNone(self.preview(server, id))
         with self.start_picture(server, id=id):
             seen = self.wait_preview(server, id)
-            self.assertEqual((seen["steps"], seen["width"], seen["height"]), (100, 32, 32))
+            self.assertEqual((seen["steps"], seen["width"], seen["height"]), (100, 48, 48))
             self.assertEqual(base64.b64decode(seen["png_base64"])[:4], b"\x89PNG")
             self.assertIsNone(self.preview(server, other))
             self.assertEqual(self.preview(server, id, server.listen)["steps"], 100)

@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import tap
-from harness import PROGRAM, TOKEN, Case, Server, wait_until
+from harness import PATIENCE, PROGRAM, TOKEN, Case, Server, wait_until
 from workers import Workers
 
 PIPE_BYTES, MANY = 4096, 1500
@@ -175,7 +175,7 @@ class Disk(Case):
 class Resources(Workers):
     def ask(self, *args):
         told = subprocess.run([PROGRAM, "resources", "--config", "config.json", *args], cwd=self.folder, check=True,
-                              capture_output=True, text=True, env={"HOME": str(self.folder)})
+                              capture_output=True, text=True, env={"HOME": str(self.folder)}, timeout=PATIENCE)
         self.assertEqual(told.stderr, "")
         return told.stdout
 

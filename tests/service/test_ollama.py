@@ -183,7 +183,7 @@ class Real(Behind):
 
         def used():
             return [m["digest"] for m in self.server.own("GET", "usage")[1]["models"]]
-        wait_until(lambda: used() == [digest], "the use", 5)
+        wait_until(lambda: used() == [digest], "the use")
 
     def test_resources(self):
         """what_is_loaded_on_the_cpu_is_told_so"""

@@ -262,7 +262,7 @@ class RealWorkers(unittest.TestCase):
         self.generate("kuno-tiny")
         self.ask("/api/generate", {"model": "kuno-tiny", "keep_alive": 0})
         wait_until(lambda: not any(self.serves().values()), "the end of its runner")
-        wait_until(lambda: not self.told(), "the worker's own word", 10)
+        wait_until(lambda: not self.told(), "the worker's own word")
         self.generate("kuno-tiny")
         self.assertEqual(self.told(), ["kuno-tiny:latest"])
         self.ask("/api/generate", {"model": "kuno-tiny", "prompt": "x", "stream": False, "keep_alive": "1s"})

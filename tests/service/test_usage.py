@@ -3,7 +3,7 @@
 import json
 
 import tap
-from harness import Case, Server, wait_until
+from harness import PATIENCE, Case, Server, wait_until
 
 
 class Usage(Case):
@@ -16,7 +16,7 @@ class Usage(Case):
             usage = server.own("GET", "usage")[1]
             return ({m["digest"]: m["calls"] for m in usage["models"]} == expected and
                     usage["unattributed_calls"] == calls.get("unattributed", 0))
-        wait_until(right, f"the counts {calls}", 5)
+        wait_until(right, f"the counts {calls}")
 
     def test_uses(self):
         """uses_are_counted_and_aliases_share_a_counter"""
@@ -58,7 +58,7 @@ class Usage(Case):
         """counts_outlive_the_server"""
         server = self.serve()
         server.generate()
-        wait_until((server.state / "usage.json").exists, "the history", 5)
+        wait_until((server.state / "usage.json").exists, "the history")
         server.kill()
         again = self.serve()
         self.counts(again, tiny_latest=1)
@@ -109,7 +109,7 @@ class Usage(Case):
         history = self.folder / "state" / "usage.json"
         history.write_text('{"version":1,"unattr')
         server = Server(self)
-        self.assertEqual(server.process.wait(20), 2)
+        self.assertEqual(server.process.wait(PATIENCE), 2)
         self.assertIn("usage.json' cannot be read (move it away to begin a new one): line 1", server.text())
         self.assertEqual(history.read_text(), '{"version":1,"unattr')
 
@@ -118,11 +118,11 @@ class Usage(Case):
         server = self.serve()
         (server.state / "usage.json").mkdir()
         self.assertEqual(server.generate()[0], 200)
-        wait_until(lambda: not server.own("GET", "usage")[1]["persistence"]["healthy"], "the failure", 5)
+        wait_until(lambda: not server.own("GET", "usage")[1]["persistence"]["healthy"], "the failure")
         self.assertEqual(server.own("GET", "usage")[1]["persistence"]["last_error"], "write_failed")
         (server.state / "usage.json").rmdir()
         server.generate()
-        wait_until(lambda: server.own("GET", "usage")[1]["persistence"]["healthy"], "the recovery", 5)
+        wait_until(lambda: server.own("GET", "usage")[1]["persistence"]["healthy"], "the recovery")
         self.counts(server, tiny_latest=2)
 
 

@@ -106,7 +106,7 @@ class Routing(Workers):
         self.assertEqual(held(), ["tiny:latest"])
         unload = {"model": "tiny", "keep_alive": 0}
         self.assertEqual(server.ask("POST", "/api/generate", unload)[0], 200)
-        wait_until(lambda: not held(), "the worker's own word", 10)
+        wait_until(lambda: not held(), "the worker's own word")
         self.assertEqual((self.notes(start="unload"), self.upstream.worked()), (["unload tiny:latest"], []))
         self.assertEqual(server.ask("POST", "/api/generate", unload)[0], 200)
         self.assertEqual(self.notes(start="unload"), ["unload tiny:latest"])
@@ -205,7 +205,7 @@ class Routing(Workers):
     def test_upload(self):
         """nobody_waits_for_a_client_that_does_not_send_its_body"""
         server = self.start()
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
             self.place(server.generate(model="tiny"))
             server.wait_idle()
@@ -216,8 +216,7 @@ class Routing(Workers):
         """a_body_is_not_asked_for_where_nobody_is_let_in"""
         server = self.start()
         server.own("POST", "admission/pause")
-        with socket.create_connection(("127.0.0.1", server.listen)) as s:
-            s.settimeout(PATIENCE)
+        with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
             s.sendall(b"POST /api/generate HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
             self.assertIn(b"HTTP/1.1 503 ", s.recv(65536))
 

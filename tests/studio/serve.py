@@ -15,6 +15,7 @@ from studio.rig import ENDED, PATIENCE, TOKEN, Rig
 
 PROGRAM = os.environ["KUNO"]
 PROBED = os.environ.get("KUNO_PROBED")
+LONG = {"batch": 8, "preset": "quality"}  # seconds, for a job that somebody finds running
 DEMO = pathlib.Path(__file__).parents[2] / "models" / "demo"
 FAULTY = """[model_profiles.{name}]
 architecture = "qwen-image-2.1"
@@ -66,7 +67,7 @@ class Serve(Rig):
         open(config["studio"]["models"], "a").close()
         own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN, **self.environment}
         with open(os.path.join(self.folder, "log"), "a") as log:
-            self.process = subprocess.Popen([self.program, "serve", "--config", path], stderr=log, env=own)
+            self.process = subprocess.Popen([self.program, "serve", "--config", path], stdout=log, stderr=log, env=own)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:

@@ -4,9 +4,9 @@ import calendar
 import hashlib
 import os
 import socket
-import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from studio import described
@@ -165,16 +165,8 @@ class Jobs(Api):
         self.problem(self.rig.post("/jobs", {"prompt": "two"}, Idempotency_Key="key-1"), 422, "idempotency_key_reused")
         self.problem(self.rig.post("/jobs", body, Idempotency_Key="a b"), 400)
         self.problem(self.rig.post("/jobs", body, Idempotency_Key="a" * 256), 400)
-        answers = []
-
-        def same():
-            answers.append(self.rig.post("/jobs", body, Idempotency_Key="key-2")["id"])
-
-        threads = [threading.Thread(target=same) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            answers = pool.map(lambda _: self.rig.post("/jobs", body, Idempotency_Key="key-2")["id"], range(8))
         self.assertEqual(len(set(answers)), 1)
 
     def test_jobs_are_cancelled_queued_and_running(self):
@@ -218,7 +210,7 @@ class Jobs(Api):
         self.problem(self.rig.get(f"/jobs/{first}"), 410)
         self.problem(self.rig.get(f"/jobs/{NOBODY}"), 404)
         self.problem(self.rig.get("/jobs/nonsense"), 404)
-        running = self.rig.job("ms=50 steps=200")
+        running = self.rig.job("ms=20 steps=5000")
         self.problem(self.rig.ask("DELETE", f"/jobs/{running}"), 409)
         begun = time.monotonic()
         self.assertIn(self.rig.get(f"/jobs/{running}?wait_ms=100")["state"], ("queued", "running"))

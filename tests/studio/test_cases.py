@@ -10,14 +10,14 @@ import pathlib
 import re
 import shutil
 import socket
-import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from cli.png import Picture
 from studio.rig import TOKEN, png
-from studio.serve import Serve
+from studio.serve import LONG, Serve
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 IMAGES = json.loads((GOLDEN / "image" / "cases.json").read_text())
@@ -381,31 +381,27 @@ class Service(Cases):
         return self.newest()["id"]
 
     def test_who_closes_before_the_answer_has_its_picture_cancelled(self):
-        job = self.leave("/v1/images/generations", {"prompt": "a boat", "n": 8, "size": "1024x1024"})
+        job = self.leave("/v1/images/generations", {"prompt": "a boat", "n": 8, "size": "1024x1024",
+                                                       "quality": "high"})
         self.assertEqual(self.rig.ended(job)["state"], "cancelled")
         self.assertEqual(self.rig.ended(self.rig.job("the next"))["state"], "completed")
         self.assertEqual(self.rig.get("/engine")["state"], "ready")
 
     def test_of_eight_at_once_each_gets_its_own(self):
-        answers = {}
-
         def draw(seed):
-            answers[seed] = self.rig.send("POST", "/sdapi/v1/txt2img", {"prompt": "a boat", "seed": seed, "width": 64,
-                                                                        "height": 64 + 16 * seed})
+            return self.rig.send("POST", "/sdapi/v1/txt2img", {"prompt": "a boat", "seed": seed, "width": 64,
+                                                               "height": 64 + 16 * seed})
 
-        threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for seed, answer in answers.items():
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(draw, range(8)))
+        for seed, answer in enumerate(answers):
             self.assertEqual(answer.status, 200, answer.body[:300])
             picture = Picture(base64.b64decode(answer["images"][0]))
             self.assertEqual((picture.width, picture.height), (64, 64 + 16 * seed))
             self.assertEqual(json.loads(answer["info"])["seed"], seed)
 
     def test_a_queued_job_goes_at_once_and_the_others_keep_their_order(self):
-        jobs = [self.rig.job(f"boat {i}", batch=2) for i in range(4)]
+        jobs = [self.rig.job("boat 0", **LONG), *(self.rig.job(f"boat {i}", batch=2) for i in range(1, 4))]
         self.assertEqual(self.rig.post(f"/jobs/{jobs[2]}/cancel")["state"], "cancelled")
         ended = [self.rig.ended(job) for job in jobs]
         self.assertEqual([job["state"] for job in ended], ["completed", "completed", "cancelled", "completed"])

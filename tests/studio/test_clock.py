@@ -7,7 +7,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.rig import TOKEN
-from studio.serve import Serve
+from studio.serve import LONG, Serve
 from wall_clock import DAY_S, WallClock
 
 
@@ -27,7 +27,7 @@ class Clock(unittest.TestCase):
 
     def test_what_waits_is_drawn_in_its_order_and_listed_so(self):
         with Clocked() as rig, rig.events() as events:
-            runs = rig.job("a boat", batch=8)
+            runs = rig.job("a boat", **LONG)
             rig.running(runs)
             orders = [(f"boat {number}", f"key-{number}") for number in range(4)]
             jobs = []
@@ -42,8 +42,8 @@ class Clock(unittest.TestCase):
             ended = [rig.ended(job) for job in jobs]
             self.assertEqual([job["state"] for job in ended], ["completed"] * 5 + ["cancelled"])
             self.assertEqual([job["attempts"] for job in ended], [1] * 5 + [0])
-            days = [job["created_at"][:10] for job in ended]
-            self.assertTrue(days[4] < days[2] < days[1] < days[3], days)  # the clock was as it was set
+            made = [job["created_at"] for job in ended]
+            self.assertTrue(made[4] < made[2] < made[1] < made[3], made)  # the clock was as it was set
             for job in ended:
                 self.check_dates(job)
             self.assertEqual([job["id"] for job in rig.get("/jobs")["items"]], jobs[::-1])

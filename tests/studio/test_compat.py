@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from cli.png import png_file
@@ -156,14 +157,17 @@ class Doors(Compat):
         slow = [socket.create_connection(("127.0.0.1", self.rig.port)) for _ in range(2)]
         for one in slow:
             one.sendall(head + b"--b0undary")
-        time.sleep(0.2)
-        answer = self.send("POST", "/v1/images/edits", form(("image", "a", b"x" * (5 << 20))), type=FORM)
+
+        def large():
+            return self.send("POST", "/v1/images/edits", form(("image", "a", b"x" * (5 << 20))), type=FORM)
+
+        self.wait_for(lambda: large().status == 429, "the second of them")
+        answer = large()
         self.assertEqual((answer.status, answer["error"]["code"]), (429, "too_many_bodies"))
         self.assertEqual(answer.headers["Retry-After"], "2")
         for one in slow:
             one.close()
-        self.wait_for(lambda: self.send("POST", "/v1/images/edits", form(("image", "a", b"x" * (5 << 20))),
-                                        type=FORM).status == 400, "room for a large body")
+        self.wait_for(lambda: large().status == 400, "room for a large body")
         answer = self.send("POST", "/v1/images/edits", b"x", type=FORM, Content_Length=str(65 << 20))
         self.assertEqual(answer.status, 413)
 
@@ -339,17 +343,9 @@ class OpenAI(Compat):
         self.assertEqual((answers[0].status, answers[0]["error"]["code"]), (409, "cancelled"))
 
     def test_eight_at_once_get_their_own_pictures(self):
-        answers = {}
-
-        def draw(seed):
-            answers[seed] = self.draw(seed=seed, size=f"{64 + 16 * seed}x64")
-
-        threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for seed, answer in answers.items():
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda seed: self.draw(seed=seed, size=f"{64 + 16 * seed}x64"), range(8)))
+        for seed, answer in enumerate(answers):
             self.assertEqual(size_of(base64.b64decode(self.good(answer)["data"][0]["b64_json"])), (64 + 16 * seed, 64))
 
 

@@ -14,12 +14,16 @@ import tap
 from server import Server
 from studio.rig import PATIENCE, Rig
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 ENDED = ("completed", "failed", "cancelled", "paused")
 PARTS = list(files.PARTS)
 
 
 def slowly(_, reply):
+    reply.bytes_per_second = 128 * KIB  # it is under way whenever somebody looks
+
+
+def steadily(_, reply):
     reply.bytes_per_second = MIB
 
 
@@ -85,7 +89,7 @@ class Downloads(Case):
         self.assertTrue((self.folder() / "small.safetensors").exists())
 
     def test_events_tell_how_it_goes(self):
-        self.server = self.enterContext(Server("small", slowly))
+        self.server = self.enterContext(Server("small", steadily))
         self.rig = self.enterContext(Rig(mirror=self.server.url))
         states, done = [], [0]
         with self.rig.events("/events?topics=downloads") as events:

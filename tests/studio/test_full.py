@@ -11,7 +11,7 @@ from disk import DiskCase
 from studio import agreement
 from studio.crowd import Crowd
 from studio.rig import png
-from studio.serve import Serve
+from studio.serve import LONG, Serve
 
 JOBS = int(os.environ.get("STRESS_JOBS", "30"))
 CLIENTS = int(os.environ.get("STRESS_CLIENTS", "10"))
@@ -43,7 +43,7 @@ class Full(DiskCase):
     def test_a_full_disk_is_told_and_nothing_else_is_lost(self):
         with Serve(self.folder, image={}) as rig:
             kept, picture = rig.ended(rig.job())["results"][0]["gallery_item"], rig.route()
-            runs = rig.job("a boat", batch=8)
+            runs = rig.job("a boat", **LONG)
             rig.running(runs)
             (worker,) = rig.workers(b"--upscalers")
             os.kill(worker, signal.SIGSTOP)  # filling may take longer than drawing
@@ -98,7 +98,7 @@ class Full(DiskCase):
 
     def test_a_death_on_a_full_disk_is_recovered_from_when_there_is_room(self):
         with Serve(self.folder) as rig:
-            runs, waits = rig.job("a boat", batch=8), rig.job("waits")
+            runs, waits = rig.job("a boat", **LONG), rig.job("waits")
             rig.running(runs, 1)
             self.disk.fill()
             rig.end(signal.SIGKILL)

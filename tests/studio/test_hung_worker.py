@@ -8,7 +8,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.rig import PATIENCE
-from studio.serve import Probed, Serve, is_alive, wait_until_gone
+from studio.serve import LONG, Probed, Serve, is_alive, wait_until_gone
 
 GRACE_S = 90
 
@@ -16,7 +16,7 @@ GRACE_S = 90
 class Hung(unittest.TestCase):
     def test_a_worker_that_does_not_stop_is_killed_after_its_grace_and_recovery_is_required(self):
         with Serve() as rig:
-            job = rig.job("a boat", batch=8)
+            job = rig.job("a boat", **LONG)
             rig.running(job)
             (worker,) = rig.workers()
             os.kill(worker, signal.SIGSTOP)

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 
 import tap
+from ports import free_ports
 from studio.rig import PATIENCE, TOKEN
 
 PROGRAM = os.environ["KUNO"]
@@ -26,13 +27,11 @@ class Open(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="kuno-open-"))
         self.addCleanup(shutil.rmtree, self.folder)
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
-            listen, control, upstream, self.port = (one.getsockname()[1] for one in sockets)
-        self.listen = listen
+        self.listen, control, upstream, self.port = free_ports(4)
         (self.folder / "models.toml").touch()
         (self.folder / "config.json").write_text(json.dumps({
-            "listen": f"127.0.0.1:{listen}", "control": f"127.0.0.1:{control}", "upstream": f"127.0.0.1:{upstream}",
+            "listen": f"127.0.0.1:{self.listen}", "control": f"127.0.0.1:{control}",
+            "upstream": f"127.0.0.1:{upstream}",
             "state_dir": str(self.folder / "state"),
             "studio": {"listen": f"127.0.0.1:{self.port}", "models": str(self.folder / "models.toml")}}))
         self.token_file = self.folder / "token"
@@ -54,13 +53,22 @@ class Open(unittest.TestCase):
             with refused:
                 return refused.code, refused.read()
 
+    def is_held(self):
+        """The lock is the last thing that a service gives back."""
+        with contextlib.suppress(FileNotFoundError), open(self.folder / "state" / "instance.lock") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
     def stop(self):
         with contextlib.suppress(OSError):
             self.ask("POST", "/service/stop")
-            while self.ask("GET", "/health", token=None):
-                time.sleep(0.02)
-        with contextlib.suppress(FileNotFoundError), open(self.folder / "state" / "instance.lock") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)  # the last thing that a service gives back
+        end = time.monotonic() + PATIENCE
+        while self.is_held():
+            self.assertLess(time.monotonic(), end, "the service does not end")
+            time.sleep(0.02)
 
     def program(self, name, script):
         path = self.bin / name
@@ -126,10 +134,12 @@ class Open(unittest.TestCase):
 
     def test_another_program_in_its_place_gets_no_token(self):
         with socket.create_server(("127.0.0.1", self.port)) as other:
+            other.settimeout(PATIENCE)
             process = subprocess.Popen([PROGRAM, "open", "--config", str(self.folder / "config.json"), "--print",
                                         "--token-file", str(self.token_file)], stderr=subprocess.PIPE, text=True)
             connection, _ = other.accept()
             with connection:
+                connection.settimeout(PATIENCE)
                 asked = connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                 self.assertNotIn(TOKEN.encode(), asked)

@@ -1,21 +1,22 @@
 """The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
 
 import base64
+import contextlib
 import os
 import shutil
 import signal
 import struct
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from cli.png import Picture, coloured
 from studio import agreement
 from studio.rig import PATIENCE, TOKEN, png
-from studio.serve import DEMO, PROGRAM, Serve
+from studio.serve import DEMO, LONG, PROGRAM, Serve
 from studio.slow import resident_bytes
 from workers.jpeg import Hdr
 
@@ -59,13 +60,14 @@ class Shared(Serve):
 
 def most_workers(rig, *draws):
     """How many there were at a time while several drew at once."""
-    threads = [threading.Thread(target=one) for one in draws]
-    for one in threads:
-        one.start()
     most = 0
-    while any(one.is_alive() for one in threads):
-        most = max(most, len(rig.workers()))
-        time.sleep(0.002)
+    with ThreadPoolExecutor(len(draws)) as pool:
+        results = [pool.submit(one) for one in draws]
+        while not all(one.done() for one in results):
+            most = max(most, len(rig.workers()))
+            time.sleep(0.002)
+    for one in results:
+        one.result()  # or its failure
     return most
 
 
@@ -126,7 +128,7 @@ class Pictures(unittest.TestCase):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:
             own = os.path.join(folder, "own.png")
             command = [PROGRAM, "generate", "A red apple.", "--seed", "42", "--output", own]
-            subprocess.run(command, check=True, capture_output=True)
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
             job = rig.ended(rig.job("A red apple.", seed="42", output={"transparent": True}))
             self.assertEqual(job["state"], "completed", job["error"])
             with open(own, "rb") as file:
@@ -283,7 +285,7 @@ class Pictures(unittest.TestCase):
                 file.write(coloured(40, 30, motley))
             for model, more in (("lanczos", []), ("compact", ["--model", UPSCALER])):
                 command = [PROGRAM, "upscale", source, *more, "--size", "70x53", "--output", own]
-                subprocess.run(command, check=True, capture_output=True)
+                subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
                 order = {"input_id": rig.upload(coloured(40, 30, motley)),
                          "upscale": {"width": 70, "height": 53, "upscaler": model}}
                 answer = rig.post("/upscale", order)
@@ -351,7 +353,7 @@ class Pictures(unittest.TestCase):
             rig.drawn("a boat")
             (worker,) = rig.workers()
             warm = resident_bytes(worker)
-            job = rig.job("a boat", batch=8, size={"mode": "custom", "width": 512, "height": 512})
+            job = rig.job("a boat", **LONG, size={"mode": "custom", "width": 512, "height": 512})
             rig.running(job)
             begun = time.monotonic()
             self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
@@ -363,7 +365,7 @@ class Pictures(unittest.TestCase):
 
     def test_a_job_survives_its_worker_and_its_server(self):
         with Serve() as rig:
-            job = rig.job("a boat", batch=8, seed="7")
+            job = rig.job("a boat", seed="7", **LONG)
             rig.running(job, 1)
             for worker in rig.workers():
                 os.kill(worker, signal.SIGKILL)
@@ -379,14 +381,18 @@ class Pictures(unittest.TestCase):
     def test_a_second_signal_ends_it_at_once_and_the_job_that_was_cut_is_drawn_again(self):
         rig = Serve()
         try:
-            job, waits = rig.job("a boat", batch=8, preset="quality"), rig.job("waits")
+            job, waits = rig.job("a boat", **LONG), rig.job("waits")
             rig.running(job)
+            (worker,) = rig.workers()
+            os.kill(worker, signal.SIGSTOP)  # else its picture may be done before anybody has looked
             rig.process.send_signal(signal.SIGTERM)
             end = time.monotonic() + PATIENCE
             while rig.status()["admission"]["state"] != "draining":
                 self.assertLess(time.monotonic(), end)
             self.assertEqual(rig.post("/jobs", {"prompt": "too late"}).status, 503)
             self.assertEqual(rig.end(), 0)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
             states = dict(agreement.rows(rig, "SELECT id, state FROM jobs"))
             self.assertIn(states.pop(job), ("queued", "running"))
             self.assertEqual(states, {waits: "queued"})
@@ -402,7 +408,8 @@ class Pictures(unittest.TestCase):
         rig = Serve()
         try:
             job, waits = rig.job("a boat", preset="quality"), rig.job("waits")
-            rig.running(job)
+            with rig.events(f"/jobs/{job}/events") as events:  # it may not be seen running, but is told of
+                next(event for event in events if event.kind != "job.queued")
             self.assertEqual(rig.end(), 0)
             rig.begin()
             self.assertEqual(rig.get(f"/jobs/{job}")["state"], "completed")

@@ -1,7 +1,5 @@
 """What people do with pictures on the studio's page."""
 
-import unittest
-
 import tap
 from studio.rig import Rig, png
 from studio.serve import Serve

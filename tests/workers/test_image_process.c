@@ -21,8 +21,8 @@
 enum { PATIENCE_MS = 100 * 1000, SOON_MS = 300 };
 
 static const char quick[] = "{\"model\":\"demo\",\"prompt\":\"a red boat\",\"seed\":\"42\"}";
-static const char endless[] = "{\"model\":\"free\",\"prompt\":\"a red boat\",\"seed\":\"42\",\"width\":512,"
-                              "\"height\":512,\"steps\":100,\"cfg\":1}";
+static const char endless[] = "{\"model\":\"free\",\"prompt\":\"a red boat\",\"seed\":\"42\",\"width\":768,"
+                              "\"height\":768,\"steps\":100,\"cfg\":1}";
 static const char crashing[] = "{\"model\":\"crash\",\"prompt\":\"a red boat\"}";
 static const char hanging[] = "{\"model\":\"hang\",\"prompt\":\"a red boat\"}";
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import signal
 import struct
@@ -272,7 +273,11 @@ class Sessions(WorkerCase):
             session.send(DRAW, to_json(**LONG))
             while session.hear()[1][:8] != struct.pack(">II", 2, 2):
                 pass  # until the second step is done
+            session.process.send_signal(signal.SIGSTOP)  # what it does before it is told does not count
+            os.waitid(os.P_PID, session.process.pid, os.WSTOPPED)
+            session.hear_all()
             session.send(CANCEL)
+            session.process.send_signal(signal.SIGCONT)
             *steps, (kind, said) = session.hear_end()
             self.assertEqual((kind, said.split(b"\n")[0]), (FAILED, b"image_cancelled"))
             self.assertLessEqual(len(steps), 1)

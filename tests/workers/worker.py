@@ -78,6 +78,11 @@ class Session:
         assert head[:4] == b"KIP1", head
         return kind, self.read(size)
 
+    def hear_all(self):
+        """What it has said by now."""
+        while select.select([self.process.stdout], [], [], 0)[0]:
+            self.hear()
+
     def hear_end(self):
         """All until the job is done."""
         heard = [self.hear()]
