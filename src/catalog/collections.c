@@ -209,6 +209,14 @@ static void read_part(kn_form *f, const kn_collections *all, kn_collection *c) {
     free(id);
 }
 
+/* Those are of no model: what enlarges, enlarges pictures of all. */
+static bool is_of_upscalers(const kn_collection *c) {
+    bool all = c->count;
+    for (size_t i = 0; i < c->count; i++)
+        all = all && !strcmp(c->artifacts[i]->role, "upscaler") && !strcmp(c->artifacts[i]->folder, "upscalers");
+    return all;
+}
+
 static void read_collection(kn_form *outer, kn_collections *all) {
     kn_form f;
     if (!has_room(outer, all->collection_count, KN_COLLECTIONS_MAX))
@@ -227,9 +235,11 @@ static void read_collection(kn_form *outer, kn_collections *all) {
                 read_part(&f, all, c);
         }
     }
+    bool upscalers = !c->model && !variant && is_of_upscalers(c);
     for (int key = 0; key < (int)KN_COUNT(collection_keys); key++)
-        kn_form_need(&f, key);
-    if (!outer->j->failed && !(c->variant = kn_variant_find(c->model, variant)))
+        if (!upscalers || (key != COLLECTION_MODEL && key != COLLECTION_VARIANT))
+            kn_form_need(&f, key);
+    if (!outer->j->failed && !upscalers && !(c->variant = kn_variant_find(c->model, variant)))
         kn_form_fail(outer, KN_E_FORMAT, "%s has no variant '%s'", c->model->name, variant);
     if (!outer->j->failed && (!c->count || kn_collection_named(all, c->id)))
         kn_form_fail(outer, KN_E_FORMAT, "'%s' is empty or there twice", c->id);

@@ -49,10 +49,10 @@ typedef struct kn_artifact {
 struct kn_architecture; /* pipelines/registry.h */
 struct kn_variant;
 
-/* The files of one model. */
+/* The files of one model, or upscalers, which need no other files. */
 typedef struct kn_collection {
     char *id, *title;
-    const struct kn_architecture *model;
+    const struct kn_architecture *model; /* NULL: upscalers */
     const struct kn_variant *variant;
     size_t count;
     const kn_artifact *artifacts[KN_COLLECTION_PARTS_MAX];

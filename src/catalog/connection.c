@@ -9,6 +9,7 @@
 
 enum {
     BUFFER_BYTES = 512 << 10,
+    HELD_BYTES = 256 << 10, /* are written at once: the library hands out 16 KiB at a time */
     HOPS_MAX = 5,
     RESTARTS_MAX = 3,
     IGNORED_MAX = 64 << 10,    /* of an error page */
@@ -42,6 +43,7 @@ int kn_download_set_failed_disk(kn_download *d) {
 
 void kn_connection_drop(kn_connection *c) {
     c->has_work = false;
+    c->held_bytes = 0;
     c->is_stale = c->busy;
 }
 
@@ -92,26 +94,38 @@ static bool finish_piece(kn_connection *c, size_t piece) {
     return kn_keeper_piece(d->keeper, piece, d->err) || kn_download_fail_disk(d);
 }
 
-static bool take_bytes(kn_connection *c, const char *data, size_t len) {
+bool kn_connection_write(kn_connection *c) {
     kn_download *d = c->download;
-    if (!kn_partial_write(d->part, c->work.at, data, len, d->err))
+    size_t piece = kn_piece_at(d->pieces, c->work.at), n = c->held_bytes;
+    c->held_bytes = 0;
+    if (!n)
+        return true;
+    if (!kn_partial_write(d->part, c->work.at, c->held, n, d->err))
         return kn_download_fail_disk(d);
     d->has_bytes = true;
-    c->got += len;
-    for (bool ok = true; len;) {
-        size_t piece = kn_piece_at(d->pieces, c->work.at);
-        uint64_t end = kn_piece_end(d->pieces, piece);
-        size_t n = (size_t)KN_MIN((uint64_t)len, end - c->work.at);
-        c->work.at += n;
-        len -= n;
-        if (c->work.at == end)
-            ok = finish_piece(c, piece);
-        if (!ok)
-            return false;
-    }
+    c->got += n;
+    c->work.at += n;
+    if (c->work.at == kn_piece_end(d->pieces, piece) && !finish_piece(c, piece))
+        return false;
     if (c->work.at == c->work.end) {
         c->has_work = false;
         c->is_stale = c->asked_end > c->work.end; /* the rest is another connection's by now */
+    }
+    return true;
+}
+
+static bool take_bytes(kn_connection *c, const char *data, size_t len) {
+    const kn_pieces *p = c->download->pieces;
+    while (len) {
+        uint64_t end = KN_MIN(kn_piece_end(p, kn_piece_at(p, c->work.at)), c->work.end);
+        uint64_t room = KN_MIN((uint64_t)HELD_BYTES, end - c->work.at) - c->held_bytes;
+        size_t n = (size_t)KN_MIN((uint64_t)len, room);
+        memcpy(c->held + c->held_bytes, data, n);
+        c->held_bytes += n;
+        data += n;
+        len -= n;
+        if (n == room && !kn_connection_write(c))
+            return false;
     }
     return true;
 }
@@ -204,7 +218,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
         c->ignored += len;
         return c->ignored <= IGNORED_MAX && !c->trouble[0] ? len : 0;
     }
-    size_t n = c->has_work ? (size_t)KN_MIN((uint64_t)len, c->work.end - c->work.at) : 0;
+    size_t n = c->has_work ? (size_t)KN_MIN((uint64_t)len, c->work.end - c->work.at - c->held_bytes) : 0;
     return take_bytes(c, data, n) ? n : 0;
 }
 
@@ -216,9 +230,9 @@ bool kn_connection_open(kn_download *d, kn_connection *c) {
     const kn_fetch *f = d->order;
     bool local = f->origin->local;
     long timeout_s = f->timeout_s ? f->timeout_s : KN_FETCH_TIMEOUT_S;
-    *c = (kn_connection){ .download = d, .easy = kn_curl.easy_init() };
-    return (c->easy && SET(c, CURLOPT_PROTOCOLS_STR, local ? "http,https" : "https") && SET(c, CURLOPT_NOSIGNAL, 1L) &&
-            SET(c, CURLOPT_USERAGENT, "kuno/" KN_VERSION) &&
+    *c = (kn_connection){ .download = d, .easy = kn_curl.easy_init(), .held = malloc(HELD_BYTES) };
+    return (c->easy && c->held && SET(c, CURLOPT_PROTOCOLS_STR, local ? "http,https" : "https") &&
+            SET(c, CURLOPT_NOSIGNAL, 1L) && SET(c, CURLOPT_USERAGENT, "kuno/" KN_VERSION) &&
             /* Each request is to have a connection of its own. */
             SET(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
             SET(c, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES) && SET(c, CURLOPT_CONNECTTIMEOUT, timeout_s) &&
@@ -235,6 +249,7 @@ void kn_connection_close(kn_connection *c) {
     kn_curl.easy_cleanup(c->easy);
     kn_curl.slist_free_all(c->lines);
     free(c->address);
+    free(c->held);
     *c = (kn_connection){ 0 };
 }
 
@@ -372,7 +387,7 @@ void kn_connection_ended(kn_connection *c, CURLcode result) {
     c->busy = false;
     if (!c->judged && !c->is_stale && result == CURLE_OK)
         judge(c);
-    if (d->problem)
+    if (d->problem || !kn_connection_write(c))
         return;
     long status = status_of(c);
     if (c->is_stale || (result == CURLE_OK && c->takes && (!c->has_work || c->got))) {

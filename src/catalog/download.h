@@ -36,8 +36,10 @@ typedef struct kn_connection {
     kn_answer answer;
     bool judged, takes; /* whether it is known what the body is; whether it is part of the file */
     uint64_t got;       /* bytes of the file by this request */
-    size_t ignored;     /* of a body that is not */
-    unsigned failures;  /* in a row */
+    char *held; /* what has come from `work.at` on and is not written yet; it ends with that piece at the latest */
+    size_t held_bytes;
+    size_t ignored;    /* of a body that is not */
+    unsigned failures; /* in a row */
     double asked, rests_until;
     char trouble[CURL_ERROR_SIZE]; /* why its request was of no use */
     char library_says[CURL_ERROR_SIZE];
@@ -87,6 +89,9 @@ void kn_connection_ended(kn_connection *c, CURLcode result);
 /* Nothing more is wanted of its request, … */
 void kn_connection_drop(kn_connection *c);
 void kn_connection_sweep(kn_connection *c); /* … which ends here, outside of all callbacks */
+
+/* Writes what it holds. False: the disk has failed. */
+bool kn_connection_write(kn_connection *c);
 
 /* Gives its work back; a piece that another connection fetches, too, stays with that one. */
 void kn_connection_give_back(kn_connection *c);

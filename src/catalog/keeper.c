@@ -14,9 +14,9 @@ struct kn_keeper {
     const kn_partial *part;
     kn_pieces pieces; /* its own: those that are done */
     const char *sha256;
-    size_t *waiting; /* pieces of which the journal does not know yet how far they are */
-    bool *waits;     /* whether a piece is among those */
-    size_t waiting_count, hashed;
+    size_t *waiting;                     /* pieces of which the journal does not know yet how far they are */
+    bool *waits;                         /* whether a piece is among those */
+    size_t waiting_count, begun, hashed; /* begun: those in front of this one are on their way to the disk already */
     double synced;
     bool ends, restarts;
     char etag[KN_ETAG_BYTES];
@@ -54,6 +54,14 @@ static void hash_next(kn_keeper *k) {
         k->err = err;
 }
 
+static void begin_sync(kn_keeper *k) {
+    size_t piece = k->waiting[k->begun++];
+    uint64_t at = kn_piece_start(&k->pieces, piece), end = kn_piece_end(&k->pieces, piece);
+    pthread_mutex_unlock(&k->lock);
+    kn_partial_begin_sync(k->part, at, end - at);
+    pthread_mutex_lock(&k->lock);
+}
+
 static void note_waiting(kn_keeper *k) {
     kn_error err = { 0 };
     KN_AUTO_BUF text;
@@ -63,7 +71,7 @@ static void note_waiting(kn_keeper *k) {
         ok = kn_journal_write_piece(&k->pieces, k->waiting[i], &text);
         k->waits[k->waiting[i]] = false;
     }
-    k->waiting_count = 0;
+    k->waiting_count = k->begun = 0;
     pthread_mutex_unlock(&k->lock);
     ok = (ok || kn_fail_nomem(&err, text.len)) && kn_partial_sync(k->part, &err) &&
          kn_partial_write_journal(k->part, false, &text, &err);
@@ -78,7 +86,7 @@ static void begin_anew(kn_keeper *k) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, KN_JOURNAL_BYTES);
     kn_pieces_clear(&k->pieces);
-    k->waiting_count = k->hashed = 0;
+    k->waiting_count = k->begun = k->hashed = 0;
     memset(k->waits, 0, k->pieces.count * sizeof *k->waits);
     if (!((kn_journal_write_head(&k->pieces, k->sha256, k->etag, &text) || kn_fail_nomem(&err, text.len)) &&
           kn_partial_write_journal(k->part, true, &text, &err) &&
@@ -114,6 +122,8 @@ static void *keep(void *arg) {
             note_waiting(k);
         else if (k->ends)
             break;
+        else if (k->begun < k->waiting_count)
+            begin_sync(k);
         else if (can_hash(k))
             hash_next(k);
         else

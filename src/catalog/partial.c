@@ -198,6 +198,11 @@ bool kn_partial_sync(const kn_partial *p, kn_error *err) {
     return sync_fd(p->fd, err);
 }
 
+/* What does not work now, kn_partial_sync tells. */
+void kn_partial_begin_sync(const kn_partial *p, uint64_t at, uint64_t len) {
+    sync_file_range(p->fd, (off_t)at, (off_t)len, SYNC_FILE_RANGE_WRITE);
+}
+
 /* ---- the journal ---- */
 
 bool kn_partial_read_journal(const kn_partial *p, kn_buf *into, kn_error *err) {

@@ -37,6 +37,7 @@ bool kn_partial_reserve(kn_partial *p, kn_error *err);
 bool kn_partial_write(const kn_partial *p, uint64_t at, const void *data, size_t len, kn_error *err);
 bool kn_partial_read(const kn_partial *p, uint64_t at, void *into, size_t len, kn_error *err);
 bool kn_partial_sync(const kn_partial *p, kn_error *err);
+void kn_partial_begin_sync(const kn_partial *p, uint64_t at, uint64_t len); /* so that the next one has less to do */
 
 bool kn_partial_read_journal(const kn_partial *p, kn_buf *into, kn_error *err);
 

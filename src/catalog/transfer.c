@@ -107,12 +107,12 @@ static uint64_t bytes_done(const kn_download *d) {
         if (!c->has_work)
             continue;
         size_t piece = kn_piece_at(d->pieces, c->work.at);
-        uint64_t most = c->work.at;
+        uint64_t most = c->work.at + c->held_bytes;
         for (unsigned k = 0; k < d->count; k++) {
             const kn_connection *other = &d->connections[k];
             if (k == i || !other->has_work || kn_piece_at(d->pieces, other->work.at) != piece)
                 continue;
-            most = k < i ? 0 : KN_MAX(most, other->work.at); /* counted with the first of the two */
+            most = k < i ? 0 : KN_MAX(most, other->work.at + other->held_bytes); /* counted with the first of the two */
         }
         if (most)
             sum += most - kn_piece_start(d->pieces, piece);
@@ -153,7 +153,9 @@ static bool is_stopped(kn_download *d) {
 /* How far pieces are that are on their way. */
 static bool note_parts(kn_download *d) {
     for (unsigned i = 0; i < d->count; i++) {
-        const kn_connection *c = &d->connections[i];
+        kn_connection *c = &d->connections[i];
+        if (!kn_connection_write(c))
+            return false;
         size_t piece = c->has_work ? kn_piece_at(d->pieces, c->work.at) : 0;
         uint64_t bytes = c->has_work ? c->work.at - kn_piece_start(d->pieces, piece) : 0;
         if (bytes && d->has_journal && !kn_keeper_part(d->keeper, piece, (uint32_t)bytes, d->err))

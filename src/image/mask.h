@@ -10,6 +10,8 @@
 
 #include "image/image.h"
 
+enum { KN_MASK_REACH_MAX = 256 }; /* pixels that people may have a mask grow or fade by */
+
 typedef struct kn_mask {
     uint32_t width, height;
     float *at; /* [height, width], 0 … 1 */

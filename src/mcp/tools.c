@@ -268,6 +268,7 @@ static const target targets[] = {
     { "title", "title", TO_REQUEST },
     { "tags", "tags", TO_REQUEST },
     { "outpaint", "outpaint", TO_REQUEST },
+    { "feather", "feather", TO_REQUEST },
     { "images", NULL, TO_PICTURES },
     { "mask", "mask", TO_MASK },
     { "image", "source", TO_SOURCE },

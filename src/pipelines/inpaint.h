@@ -19,8 +19,6 @@ typedef struct kn_inpaint_wish {
     bool show_region;     /* to a model that can be shown it */
 } kn_inpaint_wish;
 
-enum { KN_MASK_REACH_MAX = 256 }; /* pixels to grow or fade by */
-
 /* What is asked for agrees with itself and with the picture, which may be NULL. */
 bool kn_inpaint_check(const kn_inpaint_wish *wish, const kn_image *picture, kn_error *err);
 

@@ -126,7 +126,7 @@ static bool look_at(kn_store *s, const kn_collections *all, const kn_download_wo
         const kn_collection *c = &all->collections[i];
         kn_model_list list;
         kn_error problem = { 0 };
-        if (!kn_collection_has(c, a) || !is_complete(c, w->directory))
+        if (!c->model || !kn_collection_has(c, a) || !is_complete(c, w->directory))
             continue;
         if (!kn_profiles_list(s, models_toml, &list, &problem, err))
             return false;

@@ -17,10 +17,14 @@ static bool has_dots(const char *path) {
 static void check_models(const kn_collections *c) {
     for (size_t i = 0; i < c->collection_count; i++) {
         const kn_collection *of = &c->collections[i];
-        if (kn_variant_find(of->model, of->variant->name) != of->variant || strlen(of->id) >= KN_COLLECTION_ID_BYTES)
+        if (of->model ? kn_variant_find(of->model, of->variant->name) != of->variant
+                      : !of->count || of->variant != NULL)
+            abort();
+        if (strlen(of->id) >= KN_COLLECTION_ID_BYTES)
             abort();
         for (size_t k = 0; k < of->count; k++)
-            if (!kn_collection_has(of, of->artifacts[k]))
+            if (!kn_collection_has(of, of->artifacts[k]) ||
+                (!of->model && strcmp(of->artifacts[k]->role, "upscaler") != 0))
                 abort();
     }
 }

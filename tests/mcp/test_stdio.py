@@ -287,6 +287,20 @@ class Pictures(Case):
                                                  "mask": data_url(png(64, 64, 255))})
             self.assertEqual(masked["structuredContent"]["kind"], "inpaint", masked)
 
+    def test_edges_are_as_soft_as_was_said(self):
+        talk = self.opened()
+        source, mask = data_url(png(64, 64)), data_url(png(64, 64, 255))
+        for number, (feather, edge) in enumerate(((0, {"mask": mask}), (12, {"outpaint": {"left": 32}}))):
+            wish = {"prompt": "blue", "images": [source], "feather": feather, **edge}
+            plan = talk.tool(f"plan {number}", "plan_image", wish)["structuredContent"]
+            self.assertEqual(plan["blocking"], [])
+            job = talk.tool(f"edit {number}", "edit_image", wish)["structuredContent"]
+            self.assertEqual((job["kind"], job["state"]), (plan["kind"], "completed"))
+            self.assertEqual(self.studio.get(f"/jobs/{job['job_id']}")["request"]["feather"], feather)
+        for number, (feather, edge) in enumerate(((257, {"mask": mask}), (1.5, {"mask": mask}), (4, {}))):
+            wish = {"prompt": "blue", "images": [source], "feather": feather, **edge}
+            self.failed(talk.tool(number, "edit_image", wish), "member_invalid: ")
+
     def test_files_outside_of_the_folders_that_were_allowed_are_not_read(self):
         with tempfile.TemporaryDirectory() as folder:
             inside, outside = os.path.join(folder, "in"), os.path.join(folder, "out.png")

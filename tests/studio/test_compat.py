@@ -414,9 +414,14 @@ class A1111(Compat):
                                                          "denoising_strength": 0.5, "inpainting_mask_invert": 0})
         self.good(answer)
         self.assertEqual(self.newest_job()["kind"], "edit")
-        self.good(self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "width": 64, "height": 96, "mask": mask,
-                                                          "init_images": ["data:image/png;base64," + one]}))
-        self.assertEqual(self.newest_job()["kind"], "inpaint")
+        for more, feather in (({}, None), ({"mask_blur": 4}, 10), ({"mask_blur": 0}, 0), ({"mask_blur": 64}, 160)):
+            self.good(self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "width": 64, "height": 96, "mask": mask,
+                                                              "init_images": ["data:image/png;base64," + one], **more}))
+            job = self.newest_job()
+            self.assertEqual((job["kind"], job["request"].get("feather")), ("inpaint", feather))
+        self.good(self.send("POST", "/sdapi/v1/img2img", {"prompt": "a", "width": 64, "height": 96, "mask_blur": 4,
+                                                          "init_images": [one]}))
+        self.assertNotIn("feather", self.newest_job()["request"])
 
     def test_what_is_wrong_is_named(self):
         for member, value in (("width", 0), ("width", 2**31 - 1), ("height", -1), ("steps", "20"), ("cfg_scale", None),

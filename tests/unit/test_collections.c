@@ -35,6 +35,9 @@ static void has_the_collections_with_their_sizes(void **state) {
     assert_int_equal((kn_collection_bytes(older) + 50000000) / 100000000, 301);
     assert_string_equal(newer->artifacts[0]->licence->title, "Qwen Research License");
     assert_string_equal(newer->artifacts[0]->name, "qwen_image_2.1_int8_convrot.safetensors");
+    assert_int_equal(kn_collection_bytes(kn_collection_named(c, "krea-2-turbo-fp8")), 18638004998);
+    assert_int_equal(kn_collection_bytes(kn_collection_named(c, "z-image-turbo-bf16")), 20690152836);
+    assert_int_equal(kn_collection_bytes(kn_collection_named(c, "upscaler-real-esrgan")), 66857836);
     assert_null(kn_collection_named(c, "qwen-image"));
     assert_null(kn_artifact_named(c, ""));
     kn_collections_free(c);
@@ -58,6 +61,8 @@ static void every_collection_has_the_files_of_a_model(void **state) {
     static const unsigned needed = 1u << KN_MODEL_DIFFUSION | 1u << KN_MODEL_TEXT_ENCODER | 1u << KN_MODEL_VAE;
     kn_collections *c = load();
     for (size_t i = 0; i < c->collection_count; i++) {
+        if (!c->collections[i].model)
+            continue;
         assert_int_equal(roles_of(&c->collections[i]) & needed, needed);
         assert_ptr_equal(kn_variant_find(c->collections[i].model, c->collections[i].variant->name),
                          c->collections[i].variant);
@@ -66,6 +71,35 @@ static void every_collection_has_the_files_of_a_model(void **state) {
     assert_string_equal(kn_collection_named(c, "qwen-image-2512-fp8")->model->name, "qwen-image");
     assert_true(kn_collection_has(&c->collections[0], c->collections[0].artifacts[2]));
     assert_false(kn_collection_has(&c->collections[0], c->collections[1].artifacts[2]));
+    kn_collections_free(c);
+}
+
+/* So that the studio finds them. */
+static void upscalers_come_into_their_folder_and_are_of_no_model(void **state) {
+    (void)state;
+    kn_collections *c = load();
+    const kn_collection *of = kn_collection_named(c, "upscaler-real-esrgan");
+    assert_null(of->model);
+    assert_null(of->variant);
+    assert_int_equal(of->count, 1);
+    assert_string_equal(of->artifacts[0]->role, "upscaler");
+    assert_string_equal(of->artifacts[0]->folder, "upscalers");
+    kn_collections_free(c);
+}
+
+/* Where two files have one name, the second could never be fetched into the same folder. */
+static void every_file_has_a_place_of_its_own_and_its_hash(void **state) {
+    (void)state;
+    kn_collections *c = load();
+    for (size_t i = 0; i < c->artifact_count; i++) {
+        const kn_artifact *a = &c->artifacts[i];
+        assert_int_equal(strlen(a->sha256), KN_SHA256_HEX - 1);
+        for (size_t k = 0; k < i; k++) {
+            const kn_artifact *b = &c->artifacts[k];
+            assert_true(strcmp(a->name, b->name) || strcmp(a->folder, b->folder));
+            assert_string_not_equal(a->sha256, b->sha256);
+        }
+    }
     kn_collections_free(c);
 }
 
@@ -182,6 +216,12 @@ static void mirrors_are_https_or_on_this_machine(void **state) {
 #define NAME_60 "a23456789-a23456789-a23456789-a23456789-a23456789-a23456789-"
 #define SOLE    FRONT "\"artifacts\":[" ARTIFACT("a/b.gguf", "vae", "7") "]"
 
+#define UPSCALERS(role, folder)                                                                                        \
+    FRONT "\"artifacts\":[{\"id\":\"x\",\"title\":\"X\",\"role\":\"" role                                              \
+          "\",\"licence\":\"l\",\"repository\":\"r/s\",\"revision\":\"" REVISION                                       \
+          "\",\"path\":\"b.safetensors\",\"folder\":\"" folder "\",\"bytes\":7,\"sha256\":\"" HASH                     \
+          "\"}],\"collections\":[{\"id\":\"u\",\"title\":\"U\",\"artifacts\":[\"x\"]}]}"
+
 static void refuses_a_catalogue_that_is_not_as_it_should_be(void **state) {
     (void)state;
     static const struct {
@@ -211,6 +251,9 @@ static void refuses_a_catalogue_that_is_not_as_it_should_be(void **state) {
         { SOLE ",\"collections\":[{\"id\":\"c\",\"title\":\"C\",\"model\":\"krea2\",\"artifacts\":[\"x\"]}]}",
           "missing" },
         { FRONT "\"artifacts\":[]}", "missing" },
+        { UPSCALERS("upscaler", "upscalers"), NULL },
+        { UPSCALERS("vae", "upscalers"), "missing" },
+        { UPSCALERS("upscaler", "vae"), "missing" },
         { "{\"base\":\"http://a.b\"}", "no plain https address" },
         { "{\"url\":\"https://a.b\"}", "unknown key" },
         { "[]", "object" },
@@ -242,6 +285,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_collections_with_their_sizes),
         cmocka_unit_test(every_collection_has_the_files_of_a_model),
+        cmocka_unit_test(upscalers_come_into_their_folder_and_are_of_no_model),
+        cmocka_unit_test(every_file_has_a_place_of_its_own_and_its_hash),
         cmocka_unit_test(addresses_come_from_the_catalogue_alone),
         cmocka_unit_test(redirects_stay_on_https_and_among_known_hosts),
         cmocka_unit_test(mirrors_are_https_or_on_this_machine),

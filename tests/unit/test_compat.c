@@ -134,6 +134,45 @@ static void a1111_orders_become_requests(void **state) {
             "{\"prompt\":\"a\",\"batch\":6,\"inputs\":[],\"size\":{\"mode\":\"custom\",\"width\":64,\"height\":96}}");
 }
 
+/* A1111's kernel reaches so far from a mask's edge; beyond 102 it would reach further than ours does. */
+static void a_blur_becomes_the_reach_of_its_kernel(void **state) {
+    (void)state;
+    static const struct {
+        const char *members;
+        int feather; /* negative: none */
+    } rows[] = {
+        { "\"x\":0", -1 },
+        { "\"mask_blur\":null,\"mask_blur_x\":null", -1 },
+        { "\"mask_blur\":0", 0 },
+        { "\"mask_blur\":1", 3 },
+        { "\"mask_blur\":4", 10 },
+        { "\"mask_blur\":5", 13 },
+        { "\"mask_blur\":1.5", 4 },
+        { "\"mask_blur\":64", 160 },
+        { "\"mask_blur\":102", 255 },
+        { "\"mask_blur\":1000", 256 },
+        { "\"mask_blur_x\":2,\"mask_blur_y\":8", 20 },
+        { "\"mask_blur_y\":8,\"mask_blur_x\":2", 20 },
+    };
+    static const char pictures[] = "\"init_images\":[\"aGVsbG8=\"],\"mask\":\"aGVsbG8=\"";
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        char body[200];
+        reading r;
+        snprintf(body, sizeof body, "{\"prompt\":\"a\",%s,%s}", rows[i].members, pictures);
+        assert_true(begin(&r, kn_a1111_read, body, strlen(body)));
+        char *text = kn_order_request(&r.order);
+        json_t *got = json_loads(text, 0, NULL), *feather = json_object_get(got, "feather");
+        assert_int_equal(feather ? json_integer_value(feather) : -1, rows[i].feather);
+        json_decref(got);
+        free(text);
+        end(&r);
+    }
+    becomes(kn_a1111_read, "{\"prompt\":\"a\",\"mask_blur\":4}",
+            "{\"prompt\":\"a\",\"batch\":1,\"inputs\":[],\"size\":{\"mode\":\"custom\",\"width\":512,\"height\":512}}");
+    refuses(kn_a1111_read, "{\"prompt\":\"a\",\"mask_blur\":-1}", "/mask_blur");
+    refuses(kn_a1111_read, "{\"prompt\":\"a\",\"mask_blur\":\"4\"}", "/mask_blur");
+}
+
 static void sdcpp_orders_become_requests(void **state) {
     (void)state;
     becomes(kn_sdcpp_read,
@@ -208,6 +247,7 @@ int main(void) {
         cmocka_unit_test(openai_orders_become_requests),
         cmocka_unit_test(forms_say_the_same),
         cmocka_unit_test(a1111_orders_become_requests),
+        cmocka_unit_test(a_blur_becomes_the_reach_of_its_kernel),
         cmocka_unit_test(sdcpp_orders_become_requests),
         cmocka_unit_test(pictures_come_in_base64_with_or_without_an_address),
         cmocka_unit_test(what_is_wrong_has_its_place),

@@ -176,8 +176,9 @@ static void arguments_become_requests_that_the_studio_takes(void **state) {
             "{\"prompt\":\"x\",\"size\":{\"aspect_ratio\":\"3:2\",\"mode\":\"auto\"},\"inputs\":[]}");
     becomes("edit_image",
             "{\"mask\":\"data:image/png;base64,Zm9v\",\"prompt\":\"x\",\"images\":[\"" ITEM "\"],"
-            "\"outpaint\":{\"left\":3}}",
-            "{\"prompt\":\"x\",\"outpaint\":{\"left\":3},\"inputs\":[{\"input_id\":\"" A64 "\",\"role\":\"mask\"},"
+            "\"outpaint\":{\"left\":3},\"feather\":12}",
+            "{\"prompt\":\"x\",\"outpaint\":{\"left\":3},\"feather\":12,\"inputs\":[{\"input_id\":\"" A64
+            "\",\"role\":\"mask\"},"
             "{\"input_id\":\"" B64 "\",\"role\":\"source\"}]}");
     becomes("upscale_image", "{\"image\":\"kuno://gallery/" ITEM "\",\"factor\":2,\"format\":\"webp\"}",
             "{\"upscale\":{\"factor\":2},\"output\":{\"format\":\"webp\"},\"gallery_item\":\"" ITEM "\"}");

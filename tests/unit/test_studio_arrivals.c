@@ -9,23 +9,28 @@
 
 #define HASH     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define REVISION "0123456789abcdef0123456789abcdef01234567"
-#define ARTIFACT(id, role)                                                                                             \
+#define ARTIFACT_IN(folder, id, role)                                                                                  \
     "{\"id\":\"" id "\",\"title\":\"The " id "\",\"role\":\"" role "\",\"licence\":\"l\",\"repository\":\"r/s\","      \
-    "\"revision\":\"" REVISION "\",\"path\":\"" id ".gguf\",\"folder\":\"" role "\",\"bytes\":3,\"sha256\":\"" HASH    \
+    "\"revision\":\"" REVISION "\",\"path\":\"" id ".gguf\",\"folder\":\"" folder "\",\"bytes\":3,\"sha256\":\"" HASH  \
     "\"}"
+#define ARTIFACT(id, role) ARTIFACT_IN(role, id, role)
 #define COLLECTION(id, parts)                                                                                          \
     "{\"id\":\"" id "\",\"title\":\"The " id " model\",\"model\":\"qwen-image\",\"variant\":\"rescaled\","             \
     "\"artifacts\":[" parts "]}"
 
-#define ARTIFACTS                                                                                                      \
-    ARTIFACT("pen", "diffusion")                                                                                       \
-    "," ARTIFACT("brush", "diffusion") "," ARTIFACT("reader", "text_encoder") "," ARTIFACT("eye", "vae")
-#define COLLECTIONS                                                                                                    \
-    COLLECTION("pens", "\"pen\",\"reader\",\"eye\"") "," COLLECTION("brushes", "\"brush\",\"reader\",\"eye\"")
+#define PEN     ARTIFACT("pen", "diffusion")
+#define BRUSH   ARTIFACT("brush", "diffusion")
+#define READER  ARTIFACT("reader", "text_encoder")
+#define EYE     ARTIFACT("eye", "vae")
+#define LENS    ARTIFACT_IN("upscalers", "lens", "upscaler")
+#define LENSES  "{\"id\":\"lenses\",\"title\":\"Lenses\",\"artifacts\":[\"lens\"]}"
+#define PENS    COLLECTION("pens", "\"pen\",\"reader\",\"eye\"")
+#define BRUSHES COLLECTION("brushes", "\"brush\",\"reader\",\"eye\"")
 
 static const char catalogue[] = "{\"domains\":[\"a.b\"],\"base\":\"https://a.b\","
                                 "\"licences\":[{\"id\":\"l\",\"title\":\"L\",\"page\":\"https://l\"}],"
-                                "\"artifacts\":[" ARTIFACTS "],\"collections\":[" COLLECTIONS "]}";
+                                "\"artifacts\":[" PEN "," BRUSH "," READER "," EYE "," LENS "],"
+                                "\"collections\":[" PENS "," BRUSHES "," LENSES "]}";
 
 static kn_collections *all;
 static char models[100]; /* a directory for them */
@@ -374,6 +379,17 @@ static void what_an_earlier_version_has_fetched_gets_its_profile(void **state) {
     kn_store_close(s);
 }
 
+static void an_upscaler_makes_no_profile(void **state) {
+    (void)state;
+    kn_store *s = open_store();
+    kn_id lens = fetched(s, models, "lens");
+    assert_string_equal(settled(s), "[]");
+    assert_string_equal(member(s, &lens, "profiles"), "[]");
+    assert_string_equal(member(s, &lens, "collections"), "[{\"id\":\"lenses\",\"title\":\"Lenses\"}]");
+    assert_false(has_profile(s, "lenses"));
+    kn_store_close(s);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void) {
@@ -390,6 +406,7 @@ int main(void) {
         TEST(a_download_that_cannot_be_looked_at_is_in_nobodys_way),
         TEST(a_download_of_another_catalogue_is_told_by_what_is_known),
         TEST(what_an_earlier_version_has_fetched_gets_its_profile),
+        TEST(an_upscaler_makes_no_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "image/mask.h"
 #include "studio/compat/compat.h"
 #include "studio/prepare.h"
 
@@ -60,6 +61,18 @@ static void take_pictures(kn_form *f, kn_order *o, bool first_is_source) {
         kn_order_take_picture(f, o, first_is_source ? KN_INPUT_SOURCE : KN_INPUT_REFERENCE);
 }
 
+/* The standard deviation of a Gaussian, in pixels, that A1111 blurs a mask by and cuts off at 2.5 of them: so far from
+ * the mask what is drawn passes into what stays. As far it does so here, inside of the mask. The widest one counts. */
+static void take_blur(kn_form *f, kn_order *o) {
+    static const double reach = 2.5;
+    kn_optional blur = { 0 };
+    kn_order_take_number(f, 0, &blur);
+    if (blur.given) {
+        double pixels = fmin(floor(reach * blur.value + 0.5), KN_MASK_REACH_MAX);
+        o->feather = (kn_optional){ true, fmax(pixels, o->feather.value) };
+    }
+}
+
 enum {
     PROMPT,
     NEGATIVE,
@@ -80,6 +93,9 @@ enum {
     INIT,
     MASK,
     INVERT,
+    BLUR,
+    BLUR_X,
+    BLUR_Y,
 };
 static const char *const keys[] = {
     [PROMPT] = "prompt",
@@ -101,6 +117,9 @@ static const char *const keys[] = {
     [INIT] = "init_images",
     [MASK] = "mask",
     [INVERT] = "inpainting_mask_invert",
+    [BLUR] = "mask_blur",
+    [BLUR_X] = "mask_blur_x",
+    [BLUR_Y] = "mask_blur_y",
 };
 
 static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
@@ -123,6 +142,9 @@ static void take_member(kn_form *f, int key, kn_order *o, uint64_t *rounds) {
     case EXTRA: take_pictures(f, o, false); break;
     case INIT: take_pictures(f, o, true); break;
     case MASK: kn_order_take_picture(f, o, KN_INPUT_MASK); break;
+    case BLUR:
+    case BLUR_X:
+    case BLUR_Y: take_blur(f, o); break;
     case INVERT: refuse_if(f, take_truth(f), "a mask that is turned around"); break;
     }
 }

@@ -80,6 +80,7 @@ typedef struct kn_order {
     uint64_t quality;         /* of JPEG and WebP, 0 … 100 */
     kn_picture_format format;
     kn_plan_wish wish;
+    kn_optional feather; /* pixels, of the edge of a mask; without one it says nothing */
     kn_order_enlarging enlarging;
     size_t picture_count;
     kn_order_picture pictures[KN_REQUEST_INPUTS];

@@ -45,6 +45,13 @@ static json_t *enlarging_of(const kn_order *o) {
                      (json_int_t)e->height, "tile_size", (json_int_t)e->tile_size, "output", output_of(o));
 }
 
+static bool has_mask(const kn_order *o) {
+    for (size_t i = 0; i < o->picture_count; i++)
+        if (o->pictures[i].role == KN_INPUT_MASK)
+            return true;
+    return false;
+}
+
 static char *text_of(json_t *request) {
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     json_decref(request);
@@ -63,6 +70,8 @@ char *kn_order_request(const kn_order *o) {
         json_object_set_new(r, "size",
                             json_pack("{s:s, s:I, s:I}", "mode", "custom", "width", (json_int_t)o->width, "height",
                                       (json_int_t)o->height));
+    if (r && o->feather.given && has_mask(o))
+        json_object_set_new(r, "feather", json_integer((json_int_t)o->feather.value));
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
     if (r && o->has_seed)
