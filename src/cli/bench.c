@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/threads.h"
 #include "cli/command.h"
 #include "cli/report.h"
@@ -228,7 +229,8 @@ bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) {
 static bool tell_peaks(const kn_bench *b, const kn_device *d, const double peak[KN_UNIT_COUNT], kn_error *err) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok = kn_buf_printf(&text, "%s kernels, %u threads\n", kn_device_kernels(d), kn_device_threads(d));
+    bool ok =
+        kn_buf_printf(&text, "%s kernels, %s\n", kn_device_kernels(d), kn_counted(kn_device_threads(d), "thread").text);
     for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
         if (peak[u] > 0)
             ok = ok && kn_buf_printf(&text, "%-10s %10.1f G%s\n", kn_unit_name(u), peak[u] * 1e-9, per_second(u));

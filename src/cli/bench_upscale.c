@@ -53,10 +53,11 @@ static bool print(const struct upscale_bench *s, const kn_bench_speed *speed, kn
     const kn_upscaler_facts facts = kn_upscaler_about(s->upscaler);
     const kn_bench_times *t = &s->times;
     return kn_buf_printf(text,
-                         "%s, by %u: %ux%u in %d tiles; %s kernels, %u threads, %s\n"
+                         "%s, by %u: %ux%u in %s; %s kernels, %s, %s\n"
                          "median of %-4zu %.4f s, %.4f s of processor time; ",
-                         facts.kind->title, facts.scale, s->from.width, s->from.height, s->report.tiles,
-                         kn_device_kernels(s->device), kn_device_threads(s->device),
+                         facts.kind->title, facts.scale, s->from.width, s->from.height,
+                         kn_counted((uint64_t)s->report.tiles, "tile").text, kn_device_kernels(s->device),
+                         kn_counted(kn_device_threads(s->device), "thread").text,
                          kn_bench_precision(s->bench) == KN_EXACT ? "exact" : "fast", t->count,
                          kn_bench_median(t->seconds, t->count), kn_bench_median(t->cpu_seconds, t->count)) &&
            kn_bench_print_speed(text, speed) &&

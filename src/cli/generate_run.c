@@ -60,7 +60,8 @@ static void warn_of_prompts(struct work *w) {
         if (!dropped[i] || w->has_warned)
             continue;
         kn_progress_clear(&w->progress);
-        kn_warn("the %s is too long: its last %d tokens were dropped", names[i], dropped[i]);
+        kn_warn("the %s is too long: its last %s %s dropped", names[i], kn_counted((uint64_t)dropped[i], "token").text,
+                dropped[i] == 1 ? "was" : "were");
     }
     if (!w->has_warned && w->o->negative_prompt && !kn_recipe_is_guided(&w->settings.recipe)) {
         kn_progress_clear(&w->progress);

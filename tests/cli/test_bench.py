@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import tap
-from kuno import E2E, SANITIZED, TINY, Case, add_cases
+from kuno import E2E, GOLDEN, SANITIZED, TINY, Case, add_cases
 
 ALL = {"bench", "kernels", "threads", "precision", "seconds", "median_seconds", "cpu_seconds", "work", "unit",
        "per_second", "per_second_by_cpu", "peak"}
@@ -101,8 +101,18 @@ class Stages(Measuring):
         """tells_people_of_a_stage"""
         text = self.measures("step", "--repeat", "2")
         self.assertRegex(text, r"\Ademo, Qwen-Image 2\.1: step at 128x128, 1\d\d tokens; "
-                               r"\w+ kernels, \d+ threads, fast\n")
+                               r"\w+ kernels, \d+ threads?, fast\n")
         self.assertRegex(text, r"(?m)^median of 2 +\d+\.\d+ s, \d+\.\d+ s of processor time; \d+\.\d GFLOP/s")
+
+
+class Upscaling(Measuring):
+    UPSCALER = str(GOLDEN / "upscalers" / "compact-x2" / "weights.safetensors")
+
+    def test_one(self):
+        """tells_people_of_one_tile_and_one_thread"""
+        text = self.measures("upscale", "--upscaler", self.UPSCALER, "--size", "32x32", "--repeat", "1",
+                             "--threads", "1")
+        self.assertRegex(text, r"\A[^\n]+, by 2: 32x32 in 1 tile; \w+ kernels, 1 thread, fast\n")
 
 
 class Turns(Measuring):
