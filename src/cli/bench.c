@@ -239,17 +239,13 @@ static bool tell_peaks(const kn_bench *b, const kn_device *d, const double peak[
     return (ok || kn_fail_nomem(err, TEXT_LIMIT)) && kn_bench_tell(b, result, &text, err);
 }
 
-/* The best of several, as others only ever slow it down. */
 static bool measure_peak(kn_bench *b, kn_error *err) {
     kn_device *d = NULL;
     kn_roofline *roofline = NULL;
     double best[KN_UNIT_COUNT] = { 0 };
     bool ok = kn_bench_device_open(b, &d, err) && kn_roofline_open(d, &roofline, err);
     for (size_t i = 0; i < b->repeat && ok; i++) {
-        double now[KN_UNIT_COUNT];
-        kn_roofline_measure(roofline, now);
-        for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
-            best[u] = KN_MAX(best[u], now[u]);
+        kn_roofline_measure_again(roofline, best);
         ok = !atomic_load(&b->stop) || kn_fail(err, KN_E_CANCELLED, "cancelled");
     }
     ok = ok && tell_peaks(b, d, best, err);

@@ -58,8 +58,8 @@ static bool watch(void *ctx, const char *phase, int step, int steps) {
         s->work = 2 * (s->report.products - s->products_since);
     s->has_enough = t->count == s->bench->repeat || (is_it && !is_last && !kn_bench_wait(s->bench));
     s->products_since = s->report.products;
-    s->since = kn_now();
     s->cpu_since = kn_now_process();
+    s->since = kn_now();
     return !s->has_enough && !(is_it && is_last); /* after that nothing of this picture is wanted */
 }
 

@@ -41,10 +41,11 @@ static bool enlarge(struct upscale_bench *s, kn_error *err) {
 static bool measure(struct upscale_bench *s, kn_error *err) {
     bool ok = enlarge(s, err);
     while (ok && s->times.count < s->bench->repeat && kn_bench_wait(s->bench)) {
-        double start = kn_now(), cpu_start = kn_now_process();
+        double cpu_start = kn_now_process(), start = kn_now();
         ok = enlarge(s, err);
+        double seconds = kn_now() - start, cpu_seconds = kn_now_process() - cpu_start;
         if (ok)
-            kn_bench_count(s->bench, &s->times, kn_now() - start, kn_now_process() - cpu_start);
+            kn_bench_count(s->bench, &s->times, seconds, cpu_seconds);
     }
     return ok;
 }

@@ -1,11 +1,15 @@
 """bench/compare: rows are judged by what was measured, and what was not run is never taken for good."""
 
+import hashlib
 import json
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 import tap
@@ -14,6 +18,7 @@ BENCH = pathlib.Path(__file__).parents[2] / "bench"
 KUNO = os.environ["KUNO"]
 sys.path.insert(0, str(BENCH))
 import measure  # noqa: E402 (these lie there)
+import processor_time  # noqa: E402
 import rows  # noqa: E402
 import sides  # noqa: E402
 
@@ -116,6 +121,61 @@ class Compare(unittest.TestCase):
             self.assertIn("at least 1", told.stderr)
         told = compare(*WITHOUT_PEER, "--quick", "--threads", "1", "1")
         self.assertIn("`bench/compare --quick --row conv-64-512-512 --threads 1 --rounds 1`", told.stdout)
+
+
+class Judgement(unittest.TestCase):
+    program = runpy.run_path(str(BENCH / "compare"))
+
+    def result(self, name, ours, theirs, told):
+        row, = (row for row in rows.ROWS if row.name == name)
+        samples = ([sides.Sample(*ours)] * 5, [sides.Sample(*theirs)] * 5 if theirs else [])
+        return self.program["Result"](row, 2, *samples, "", told)
+
+    def test_a_limit_below_the_peer_s_own_speed_is_never_told(self):
+        """8.05 G operations: 0.40 T a second by processor time are 86 % of the limit, 0.48 T would be 102 %."""
+        told = {"share": 0.86, "limit": "int8", "peak": {"int8": 0.93e12}}
+        for theirs, verdict in (
+            (0.0169, "**below**"),
+            (0.0180, "**below**; the limit is at 1.05"),
+            (0.0202, "**below**; the limit is at 1.17"),
+            (0.0230, "**below**"),  # the limit is no excuse: good could be had
+        ):
+            result = self.result("gemm-int8-256x3840x4096", (0.0100, 0.0200), (0.0098, theirs), told)
+            self.assertEqual(result.verdict, verdict)
+
+    def test_what_can_be_done_with_fewer_operations_has_no_such_limit(self):
+        told = {"share": 1.9, "limit": "bf16", "peak": {"bf16": 0.47e12}}
+        result = self.result("conv-64-512-512", (0.1, 0.2), (0.1, 0.2), told)
+        self.assertEqual(result.verdict, "**below**")
+
+
+class ProcessorTime(unittest.TestCase):
+    def test_it_has_what_running_threads_used_until_now(self):
+        """As tests/unit/test_threads.c says: two threads cannot have used more than twice the time that passed."""
+        data, begun, enough = bytes(4 << 20), threading.Event(), threading.Event()
+
+        def work():
+            while not enough.is_set():
+                hashlib.sha256(data)  # other threads of Python can run meanwhile
+                begun.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.assertTrue(begun.wait(60))
+        its_own = time.pthread_getcpuclockid(thread.ident)
+        wrong = []
+        for _ in range(50):
+            begin = time.perf_counter()
+            while time.perf_counter() < begin + 0.0013:
+                pass
+            start, before = time.perf_counter(), processor_time.used()
+            time.clock_gettime(its_own)
+            after, end = processor_time.used(), time.perf_counter()
+            if after - before > 2 * (end - start) + 1e-4:
+                wrong.append((after - before, end - start))
+        enough.set()
+        thread.join()
+        self.assertEqual(wrong, [])
 
 
 class Record(unittest.TestCase):
