@@ -25,6 +25,7 @@ static const struct subject {
     { { "step", { NULL }, "one step of the diffusion model" }, kn_bench_step, true },
     { { "decode", { NULL }, "the way from the latent to the picture" }, kn_bench_decode, true },
     { { "upscale", { NULL }, "a picture's way through an upscaler" }, kn_bench_upscale, false },
+    { { "picture", { NULL }, "a finished picture's way to a file, and to another size" }, kn_bench_picture, false },
 };
 
 #define AT(member) offsetof(kn_bench_options, member)
@@ -34,11 +35,11 @@ static const kn_option options[] = {
     { .kind = KN_OPTION_CHOICE,
       .arg = "WHAT",
       .at = AT(what),
-      .help = "the processor's limits, single operations, a stage of a picture, or an upscaler",
+      .help = "the processor's limits, single operations, a stage of a picture, an upscaler, or finished pictures",
       .names = subjects,
       .name_bytes = sizeof subjects[0],
       .name_count = KN_COUNT(subjects) },
-    KN_OPT(TEXT, 0, "filter", "TEXT", AT(filter), "only operations whose name holds this"),
+    KN_OPT(TEXT, 0, "filter", "TEXT", AT(filter), "only operations, or works on pictures, whose name holds this"),
     KN_OPT_RANGE(INTEGER, 'r', "repeat", "N", AT(repeat), 1, KN_BENCH_REPEAT_MAX,
                  "how often each is measured, after once to warm up (default: 5)"),
 
@@ -91,11 +92,21 @@ static bool check(const void *given, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "%s is for the stages of a picture; %s needs no model", of_model, o->what);
     if (upscales != (o->upscaler != NULL))
         return kn_fail(err, KN_E_USAGE, "--upscaler names the network of kuno bench upscale; give both");
-    if (o->filter && strcmp(o->what, "ops") != 0)
-        return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops");
+    bool finished = strcmp(o->what, "picture") == 0;
+    if (o->filter && strcmp(o->what, "ops") != 0 && !finished)
+        return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops and picture");
+    if (finished && o->threads.set && o->threads.value != 1)
+        return kn_fail(err, KN_E_USAGE, "--threads: what happens to finished pictures is done by 1 thread");
+    if (finished && o->precision)
+        return kn_fail(err, KN_E_USAGE, "--precision is for networks; pictures are finished");
     if (o->paced && (!o->json || strcmp(o->what, "peak") == 0))
         return kn_fail(err, KN_E_USAGE, "--paced is for programs: it needs --json, and something that is repeated");
     return true;
+}
+
+bool kn_bench_fail_filter(const kn_bench *b, kn_error *err) {
+    return kn_fail(err, KN_E_NOT_FOUND, "--filter: no operation has '%s' in its name; without it all are told",
+                   kn_quote_z(b->o->filter).text);
 }
 
 bool kn_bench_wait(const kn_bench *b) {

@@ -427,8 +427,7 @@ bool kn_bench_ops(kn_bench *b, kn_error *err) {
     struct ops o = { .bench = b };
     each_row(&o, need_codes, err);
     if (!o.code_bytes)
-        return kn_fail(err, KN_E_NOT_FOUND, "--filter: no operation has '%s' in its name; without it all are told",
-                       kn_quote_z(b->o->filter).text);
+        return kn_bench_fail_filter(b, err);
     bool ok = kn_bench_device_open(b, &o.device, err) && kn_roofline_open(o.device, &o.roofline, err) &&
               kn_run_open(o.device, kn_bench_precision(b), &b->stop, 0, &o.run, err);
     if (ok) {

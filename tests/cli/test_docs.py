@@ -55,7 +55,7 @@ class ManPages(unittest.TestCase):
                 self.assertRegex(text, rf"(?m)^ +(-., )?--{option}\b")
 
     def test_a_standard_output_that_cannot_be_written_is_status_2_in_every_man_page(self):
-        """As it is in the programs: see tests/cli/test_output.py. NO_ANSWER print none."""
+        # As it is in the programs: see tests/cli/test_output.py.
         for page in self.pages:
             text = (DOCS / "man" / page).read_text().split(".SH EXIT STATUS")[1].split(".SH ")[0].replace("\n", " ")
             meaning = dict(re.findall(r"\.TP \.B (\d+) (.+?)(?= \.TP|$)", text))
