@@ -55,7 +55,7 @@ static const kn_option options[] = {
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
-                 "processors to use (default: all that this process may use)"),
+                 "threads to compute with (default: one for each core that this process may use)"),
     KN_OPT_CHOICE(0, "precision", AT(precision), kn_precision_names,
                   "narrower products where the processor gains from them, or float32 throughout"),
 
@@ -240,13 +240,16 @@ bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) {
 static bool tell_peaks(const kn_bench *b, const kn_device *d, const double peak[KN_UNIT_COUNT], kn_error *err) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok =
-        kn_buf_printf(&text, "%s kernels, %s\n", kn_device_kernels(d), kn_counted(kn_device_threads(d), "thread").text);
+    unsigned cores = kn_threads_default(), processors = kn_threads_available();
+    bool ok = kn_buf_printf(&text, "%s kernels, %s; %s, %s may be used\n", kn_device_kernels(d),
+                            kn_counted(kn_device_threads(d), "thread").text, kn_counted(cores, "core").text,
+                            kn_counted(processors, "processor").text);
     for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
         if (peak[u] > 0)
             ok = ok && kn_buf_printf(&text, "%-10s %10.1f G%s\n", kn_unit_name(u), peak[u] * 1e-9, per_second(u));
-    json_t *result = json_pack("{s:s, s:s, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d), "threads",
-                               (int)kn_device_threads(d), "peak", json_peaks(peak));
+    json_t *result = json_pack("{s:s, s:s, s:i, s:i, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d),
+                               "threads", (int)kn_device_threads(d), "cores", (int)cores, "processors", (int)processors,
+                               "peak", json_peaks(peak));
     return (ok || kn_fail_nomem(err, TEXT_LIMIT)) && kn_bench_tell(b, result, &text, err);
 }
 

@@ -192,7 +192,8 @@ class Operations(Measuring):
 class Limits(Measuring):
     def peak(self, tier):
         result, = self.lines("peak", "--repeat", "2", "--threads", "1", env={"KUNO_CPU": tier})
-        self.assertEqual(set(result), {"bench", "kernels", "threads", "peak"})
+        self.assertEqual(set(result), {"bench", "kernels", "threads", "cores", "processors", "peak"})
+        self.assertTrue(1 <= result["cores"] <= result["processors"] <= len(os.sched_getaffinity(0)), result)
         self.assertEqual((result["bench"], result["kernels"], result["threads"]), ("peak", tier, 1))
         return result["peak"]
 
@@ -223,7 +224,8 @@ class Limits(Measuring):
     def test_text(self):
         """tells_people_of_the_limits"""
         self.assertRegex(self.measures("peak", "--repeat", "1"),
-                         r"\A\w+ kernels, \d+ threads?\n(\w+ +\d+\.\d G(FLOP|B)/s\n)+\Z")
+                         r"\A\w+ kernels, \d+ threads?; \d+ cores?, \d+ processors? may be used\n"
+                         r"(\w+ +\d+\.\d G(FLOP|B)/s\n)+\Z")
 
 
 class Stopping(Measuring):
