@@ -99,6 +99,10 @@ class Before(unittest.TestCase):
             self.refuses("at least 1", program, "--kuno", KUNO, *more, "--rounds", "0")
             self.refuses("cannot be written", program, "--kuno", KUNO, *more, "--output", self.folder)
             self.refuses("is not kuno", program, "--kuno", "/bin/true", *more)
+        for option, value, says in (("--turns", "0", "at least 1"), ("--threads", "0", "from 1 to 1024"),
+                                    ("--output", self.folder, "cannot be written"),
+                                    ("--kuno", "/bin/true", "not kuno")):
+            self.refuses(says, "profile", "--kuno", KUNO, option, value, "picture")
         self.refuses("there is no 'smal'", "proxy", "--kuno", KUNO, *upstream, "--only", "smal")
 
 
