@@ -15,6 +15,7 @@ import statistics
 import struct
 from typing import NamedTuple
 
+from measure import whole_file
 from networks import NETWORKS, Kind
 
 POOL_BYTES = 8 << 20
@@ -282,11 +283,15 @@ class Pools:
 # Whole files
 
 
-def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
-    """sparse: without random numbers, as long as others, of no size on disk.
+class Layout(NamedTuple):
+    head: bytes
+    stored: list
+    offsets: list  # behind the head
+    bytes: int  # of the whole file
 
-    facts: what a GGUF file says beside what others of that model say.
-    """
+
+def layout(model, storage, layers=None, facts=None):
+    """facts: what a GGUF file says beside what others of that model say."""
     network = NETWORKS[model]
     tensors = network.tensors(network.layers if layers is None else layers)
     if storage in ("q8_0", "q4_k"):
@@ -299,13 +304,25 @@ def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
         stored.sort(key=lambda tensor: -STORAGE[tensor.storage][1])  # all is aligned without room between
         offsets, end = lay_out(stored, 1)
         head = safetensors_head(stored, offsets, network.marks if storage == "fp8" else "none")
-    pools = Pools(seed)
-    with open(path, "wb", buffering=0) as file:
-        file.write(head)
-        for tensor, at in zip(stored, offsets):
-            file.seek(len(head) + at)
+    return Layout(head, stored, offsets, len(head) + end)
+
+
+def write_all(file, data):
+    """An unbuffered file may take less than it is given: when the disk is full, before it says so."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left):]
+
+
+def write(path, model, storage, layers=None, seed=0, sparse=False, facts=None):
+    """sparse: without random numbers, as long as others, of no size on disk. The file appears when it is complete."""
+    made, pools = layout(model, storage, layers, facts), Pools(seed)
+    with whole_file(path) as file:
+        write_all(file, made.head)
+        for tensor, at in zip(made.stored, made.offsets):
+            file.seek(len(made.head) + at)
             if sparse and not isinstance(tensor.content, bytes):
                 continue
             for piece in pools.pieces(tensor):
-                file.write(piece)
-        os.ftruncate(file.fileno(), len(head) + end)
+                write_all(file, piece)
+        os.ftruncate(file.fileno(), made.bytes)

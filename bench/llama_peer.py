@@ -12,6 +12,8 @@ import time
 
 from cyllama.llama import llama_cpp
 
+import processor_time
+
 
 def open_context(path, tokens, threads):
     model = llama_cpp.LlamaModel(path, llama_cpp.LlamaModelParams())
@@ -23,9 +25,9 @@ def open_context(path, tokens, threads):
 
 def read_prompt(context, ids):
     context.kv_cache_clear()
-    start, cpu = time.perf_counter(), time.process_time()
+    cpu, start = processor_time.used(), time.perf_counter()
     context.decode(llama_cpp.llama_batch_get_one(ids))
-    return {"bench": "run", "seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu}
+    return {"bench": "run", "seconds": time.perf_counter() - start, "cpu_seconds": processor_time.used() - cpu}
 
 
 def main(path, tokens, threads):

@@ -1,4 +1,5 @@
-"""What the programs of this folder share: running and watching a process, telling what the machine did meanwhile."""
+"""What the programs of this folder share: running and watching a process, telling what the machine did meanwhile,
+and writing what has a name only when it is complete."""
 
 import contextlib
 import json
@@ -147,6 +148,19 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+@contextlib.contextmanager
+def whole_file(path):
+    """Binary and unbuffered; gets its name when it is complete, and leaves nothing behind when it is not."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with open(part, "wb", buffering=0) as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
 def replace_part(path, text):
     """Puts a report, which begins with a line "# TITLE", into a file in place of an earlier one of that title."""
     title = text.split("\n", 1)[0]
@@ -157,4 +171,5 @@ def replace_part(path, text):
         kept[titles.index(title)] = text
     else:
         kept.append(text)
-    path.write_text("\n".join(kept), encoding="utf-8")
+    with whole_file(path.resolve()) as file:
+        file.write("\n".join(kept).encode())

@@ -20,6 +20,8 @@ class Row(NamedTuple):
     judged: str = FASTER
     layers: tuple = ()  # that were measured, and that the model has
     quick: bool = True  # whether --quick may take it
+    threads: tuple = ()  # with which alone it can be done; () if with any
+    most_bytes: float | None = None  # that a file may have to be excellent
 
 
 # Operations
@@ -101,11 +103,16 @@ def operations():
 
 def limits():
     """Shares of what the processor can do, also as an older one."""
-    for tier, words in (("", "of its best unit"), ("avx512", "with AVX-512 alone"), ("avx2", "with AVX2 alone")):
+    for tier, storage, words in (
+        ("", "BF16", "BF16, of its best unit"),
+        ("avx512", "BF16", "BF16, with AVX-512 alone"),
+        ("avx512vnni", "I8", "INT8, with AVX-512 and VNNI alone"),
+        ("avx2", "BF16", "BF16, with AVX2 alone"),
+    ):
         for matrix in ((1024, 3840, 11520), (1024, 10240, 3840), (4096, 3840, 4096)):
             size = "x".join(map(str, matrix))
-            yield Row(f"limit-{tier or 'best'}-{size}", f"limit-{tier or 'best'}", f"matrix {size}, BF16, {words}",
-                      (*linear(matrix, "BF16"), tier), (), 0.75, 0.85, SHARE)
+            yield Row(f"limit-{tier or 'best'}-{size}", f"limit-{tier or 'best'}", f"matrix {size}, {words}",
+                      (*linear(matrix, storage), tier), (), 0.75, 0.85, SHARE)
 
 
 # Stages. tokens: of the prompt alone, so that with the rest of what the model sees of its template they are about 128.
@@ -202,6 +209,22 @@ def upscalers():
                   ("upscale", "rrdb", "bf16", "--size", side), ("torch", {"kind": "rrdb", "size": size}), 1.5, 2.5)
 
 
+# Seconds of one processor that the targets name, and those that Pillow took on the same machine.
+PNG_GOOD, PNG_EXCELLENT, PNG_OF_PILLOW, PNG_BYTES = 0.7, 0.35, 1.37, 13.6e6
+
+
+def pictures():
+    """What happens to finished ones."""
+    yield Row("png-3840x2160", "png", "a PNG file of 3840x2160", ("picture", "--filter", "png 3840x2160"),
+              ("torch", {"kind": "png", "width": 3840, "height": 2160}), round(PNG_OF_PILLOW / PNG_GOOD, 2),
+              round(PNG_OF_PILLOW / PNG_EXCELLENT, 2), threads=(1,), most_bytes=PNG_BYTES)
+    for width, height, to_width, to_height in ((1024, 1024, 4096, 4096), (3840, 2160, 1365, 768)):
+        size = f"{width}x{height} to {to_width}x{to_height}"
+        work = {"kind": "lanczos", "width": width, "height": height, "to_width": to_width, "to_height": to_height}
+        yield Row(f"lanczos-{width}-{to_width}", "lanczos", f"Lanczos, {size}",
+                  ("picture", "--filter", f"lanczos {size}"), ("torch", work), 2, 4, threads=(1,))
+
+
 def programs():
     yield Row("load", "load", "8 GB of Z-Image in the page cache: what the first step takes more than the second",
               ("load", *stage("step", "z-image", "bf16", 20, 256, 16)[1:]), (), 2, None, SECONDS, (20, 30), quick=False)
@@ -217,5 +240,6 @@ ROWS = [
     *encoders(),
     *decoders(),
     *upscalers(),
+    *pictures(),
     *programs(),
 ]

@@ -66,7 +66,7 @@ typedef struct kuno_model_options {
     const char *vision; /* where the text encoder's file has no vision encoder in it */
     const char *vae;
     const char *tokenizer; /* a folder or a tokenizer.json; NULL and none in the profile: Qwen's, which is built in */
-    unsigned threads;      /* 0: one per processor that this process may use */
+    unsigned threads;      /* 0: one per core that this process may use */
     kuno_precision precision;
     int keep_loaded; /* 0: free each stage when it is done, as one picture needs; 1: keep all for the next picture */
 } kuno_model_options;
@@ -185,7 +185,7 @@ KUNO_API void kuno_image_free(kuno_image *image); /* also of a zeroed image, and
  * alone. Like a model, an upscaler serves one call at a time. */
 typedef struct kuno_upscaler kuno_upscaler;
 
-/* file: safetensors; NULL: Lanczos alone. threads: 0: one per processor that this process may use. */
+/* file: safetensors; NULL: Lanczos alone. threads: 0: one per core that this process may use. */
 KUNO_API kuno_code kuno_upscaler_open(const char *file, unsigned threads, kuno_precision precision, kuno_upscaler **ret,
                                       kuno_error *error);
 KUNO_API void kuno_upscaler_close(kuno_upscaler *upscaler);      /* NULL is fine */

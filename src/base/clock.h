@@ -13,7 +13,8 @@ void kn_condition_init(pthread_cond_t *ret);
 struct timespec kn_moment_in_ms(unsigned ms);
 
 /* Processor time that this process, with all its threads, or the calling thread alone has used. Others on the machine
- * hardly disturb it, so that it measures programs where clocks on the wall cannot. */
+ * hardly disturb it, so that it measures programs where clocks on the wall cannot. Of the process it takes some
+ * microseconds to read, and has what running threads used until now. */
 double kn_now_process(void);
 double kn_now_thread(void);
 

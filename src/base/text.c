@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -203,5 +204,11 @@ kn_bytes_text kn_bytes(uint64_t bytes) {
         snprintf(t.text, sizeof t.text, "%.1f MB", n / 1e6);
     else
         snprintf(t.text, sizeof t.text, "%.2f GB", n / 1e9);
+    return t;
+}
+
+kn_counted_text kn_counted(uint64_t n, const char *one) {
+    kn_counted_text t;
+    snprintf(t.text, sizeof t.text, "%" PRIu64 " %s%s", n, one, n == 1 ? "" : "s");
     return t;
 }

@@ -49,6 +49,12 @@ typedef struct kn_bytes_text {
 } kn_bytes_text;
 kn_bytes_text kn_bytes(uint64_t bytes);
 
+/* "1 tile", "2 tiles": for words whose plural is made by an s. */
+typedef struct kn_counted_text {
+    char text[64];
+} kn_counted_text;
+kn_counted_text kn_counted(uint64_t n, const char *one);
+
 /* Whole string or failure; no leading space, no locale. Integers may be decimal only. */
 bool kn_parse_u64(const char *text, uint64_t *ret);
 bool kn_parse_i64(const char *text, int64_t *ret);

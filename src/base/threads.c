@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cgroup.h"
+#include "base/cores.h"
 #include "base/text.h"
 
 enum {
@@ -184,17 +185,26 @@ unsigned kn_pool_size(const kn_pool *p) {
     return p->size;
 }
 
-static unsigned affinity_count(void) {
-    for (size_t cpus = 1024; cpus <= 1 << 20; cpus *= 2) { /* the kernel refuses sets smaller than its own */
+static unsigned processors_of(const cpu_set_t *set, size_t bytes) {
+    return (unsigned)CPU_COUNT_S(bytes, set);
+}
+
+static unsigned cores_of(const cpu_set_t *set, size_t bytes) {
+    return kn_cores_count("/sys/devices/system/cpu", set, bytes);
+}
+
+/* What `count` says of the affinity mask. */
+static unsigned count_allowed(unsigned (*count)(const cpu_set_t *set, size_t bytes)) {
+    for (size_t cpus = 1024; cpus <= KN_PROCESSORS_MAX; cpus *= 2) { /* the kernel refuses sets smaller than its own */
         cpu_set_t *set = CPU_ALLOC(cpus);
         if (!set)
             return 1;
         size_t bytes = CPU_ALLOC_SIZE(cpus);
         int failed = sched_getaffinity(0, bytes, set), why = errno;
-        unsigned count = failed ? 0 : (unsigned)CPU_COUNT_S(bytes, set);
+        unsigned counted = failed ? 0 : count(set, bytes);
         CPU_FREE(set);
         if (!failed || why != EINVAL)
-            return KN_MAX(count, 1);
+            return KN_MAX(counted, 1);
     }
     return 1;
 }
@@ -222,8 +232,15 @@ static void apply_group(void *ctx, const kn_cgroup *g) {
     }
 }
 
-unsigned kn_threads_available(void) {
-    unsigned count = affinity_count();
+static unsigned within_quota(unsigned count) {
     kn_cgroup_each("cpu", apply_group, &count);
     return count;
+}
+
+unsigned kn_threads_available(void) {
+    return within_quota(count_allowed(processors_of));
+}
+
+unsigned kn_threads_default(void) {
+    return within_quota(count_allowed(cores_of));
 }

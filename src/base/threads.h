@@ -20,7 +20,11 @@ unsigned kn_pool_size(const kn_pool *p);
  */
 void kn_pool_for(kn_pool *p, size_t n, kn_pool_fn *fn, void *ctx);
 
-/* Processors this process may use (its affinity mask and its cgroup's quota), at least one. */
+/* Processors this process may use (its affinity mask and its cgroup's quota), at least one; and how many threads a
+ * computation has if nobody says: the cores (cores.h) that these processors belong to, no more than the quota. They are
+ * pinned to nothing: the system spreads what is at work over the cores, and on a machine that others use, too, a pinned
+ * thread would wait for one processor beside idle ones. */
 unsigned kn_threads_available(void);
+unsigned kn_threads_default(void);
 
 #endif

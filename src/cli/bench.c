@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/threads.h"
 #include "cli/command.h"
 #include "cli/report.h"
@@ -24,6 +25,7 @@ static const struct subject {
     { { "step", { NULL }, "one step of the diffusion model" }, kn_bench_step, true },
     { { "decode", { NULL }, "the way from the latent to the picture" }, kn_bench_decode, true },
     { { "upscale", { NULL }, "a picture's way through an upscaler" }, kn_bench_upscale, false },
+    { { "picture", { NULL }, "a finished picture's way to a file, and to another size" }, kn_bench_picture, false },
 };
 
 #define AT(member) offsetof(kn_bench_options, member)
@@ -33,11 +35,11 @@ static const kn_option options[] = {
     { .kind = KN_OPTION_CHOICE,
       .arg = "WHAT",
       .at = AT(what),
-      .help = "the processor's limits, single operations, a stage of a picture, or an upscaler",
+      .help = "the processor's limits, single operations, a stage of a picture, an upscaler, or finished pictures",
       .names = subjects,
       .name_bytes = sizeof subjects[0],
       .name_count = KN_COUNT(subjects) },
-    KN_OPT(TEXT, 0, "filter", "TEXT", AT(filter), "only operations whose name holds this"),
+    KN_OPT(TEXT, 0, "filter", "TEXT", AT(filter), "only operations, or works on pictures, whose name holds this"),
     KN_OPT_RANGE(INTEGER, 'r', "repeat", "N", AT(repeat), 1, KN_BENCH_REPEAT_MAX,
                  "how often each is measured, after once to warm up (default: 5)"),
 
@@ -53,7 +55,7 @@ static const kn_option options[] = {
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
-                 "processors to use (default: all that this process may use)"),
+                 "threads to compute with (default: one for each core that this process may use)"),
     KN_OPT_CHOICE(0, "precision", AT(precision), kn_precision_names,
                   "narrower products where the processor gains from them, or float32 throughout"),
 
@@ -90,11 +92,21 @@ static bool check(const void *given, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "%s is for the stages of a picture; %s needs no model", of_model, o->what);
     if (upscales != (o->upscaler != NULL))
         return kn_fail(err, KN_E_USAGE, "--upscaler names the network of kuno bench upscale; give both");
-    if (o->filter && strcmp(o->what, "ops") != 0)
-        return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops");
+    bool finished = strcmp(o->what, "picture") == 0;
+    if (o->filter && strcmp(o->what, "ops") != 0 && !finished)
+        return kn_fail(err, KN_E_USAGE, "--filter chooses operations; it is for kuno bench ops and picture");
+    if (finished && o->threads.set && o->threads.value != 1)
+        return kn_fail(err, KN_E_USAGE, "--threads: what happens to finished pictures is done by 1 thread");
+    if (finished && o->precision)
+        return kn_fail(err, KN_E_USAGE, "--precision is for networks; pictures are finished");
     if (o->paced && (!o->json || strcmp(o->what, "peak") == 0))
         return kn_fail(err, KN_E_USAGE, "--paced is for programs: it needs --json, and something that is repeated");
     return true;
+}
+
+bool kn_bench_fail_filter(const kn_bench *b, kn_error *err) {
+    return kn_fail(err, KN_E_NOT_FOUND, "--filter: no operation has '%s' in its name; without it all are told",
+                   kn_quote_z(b->o->filter).text);
 }
 
 bool kn_bench_wait(const kn_bench *b) {
@@ -228,26 +240,26 @@ bool kn_bench_print_speed(kn_buf *text, const kn_bench_speed *s) {
 static bool tell_peaks(const kn_bench *b, const kn_device *d, const double peak[KN_UNIT_COUNT], kn_error *err) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, TEXT_LIMIT);
-    bool ok = kn_buf_printf(&text, "%s kernels, %u threads\n", kn_device_kernels(d), kn_device_threads(d));
+    unsigned cores = kn_threads_default(), processors = kn_threads_available();
+    bool ok = kn_buf_printf(&text, "%s kernels, %s; %s, %s may be used\n", kn_device_kernels(d),
+                            kn_counted(kn_device_threads(d), "thread").text, kn_counted(cores, "core").text,
+                            kn_counted(processors, "processor").text);
     for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
         if (peak[u] > 0)
             ok = ok && kn_buf_printf(&text, "%-10s %10.1f G%s\n", kn_unit_name(u), peak[u] * 1e-9, per_second(u));
-    json_t *result = json_pack("{s:s, s:s, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d), "threads",
-                               (int)kn_device_threads(d), "peak", json_peaks(peak));
+    json_t *result = json_pack("{s:s, s:s, s:i, s:i, s:i, s:o}", "bench", "peak", "kernels", kn_device_kernels(d),
+                               "threads", (int)kn_device_threads(d), "cores", (int)cores, "processors", (int)processors,
+                               "peak", json_peaks(peak));
     return (ok || kn_fail_nomem(err, TEXT_LIMIT)) && kn_bench_tell(b, result, &text, err);
 }
 
-/* The best of several, as others only ever slow it down. */
 static bool measure_peak(kn_bench *b, kn_error *err) {
     kn_device *d = NULL;
     kn_roofline *roofline = NULL;
     double best[KN_UNIT_COUNT] = { 0 };
     bool ok = kn_bench_device_open(b, &d, err) && kn_roofline_open(d, &roofline, err);
     for (size_t i = 0; i < b->repeat && ok; i++) {
-        double now[KN_UNIT_COUNT];
-        kn_roofline_measure(roofline, now);
-        for (kn_unit u = 0; u < KN_UNIT_COUNT; u++)
-            best[u] = KN_MAX(best[u], now[u]);
+        kn_roofline_measure_again(roofline, best);
         ok = !atomic_load(&b->stop) || kn_fail(err, KN_E_CANCELLED, "cancelled");
     }
     ok = ok && tell_peaks(b, d, best, err);

@@ -1,6 +1,6 @@
 /* kuno bench: what its command line says, and what its parts share. bench_ops.c measures single operations,
- * bench_stage.c the stages of a picture, bench_upscale.c enlarging one; all tell one result at a time, as soon as it is
- * there. */
+ * bench_stage.c the stages of a picture, bench_upscale.c enlarging one by a network, bench_picture.c what happens to a
+ * finished one; all tell one result at a time, as soon as it is there. */
 #ifndef KN_CLI_BENCH_H
 #define KN_CLI_BENCH_H
 
@@ -76,6 +76,10 @@ bool kn_bench_encode(kn_bench *b, kn_error *err);
 bool kn_bench_step(kn_bench *b, kn_error *err);
 bool kn_bench_decode(kn_bench *b, kn_error *err);
 bool kn_bench_upscale(kn_bench *b, kn_error *err);
+bool kn_bench_picture(kn_bench *b, kn_error *err);
+
+/* That nothing has what --filter wants in its name. */
+bool kn_bench_fail_filter(const kn_bench *b, kn_error *err);
 
 bool kn_bench_device_open(const kn_bench *b, kn_device **ret, kn_error *err); /* as the options have it */
 kn_precision kn_bench_precision(const kn_bench *b);

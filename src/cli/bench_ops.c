@@ -1,5 +1,5 @@
 /* Single operations, through the interface that models use, at the sizes that models have. Each row is told with the
- * limit of the unit that could do it fastest, measured just before. */
+ * limit of the unit that could do it fastest, measured just before and just after. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,14 +331,14 @@ static double measure_once(struct ops *o, const struct row *r, kn_tensor source,
     kn_scope s = kn_scope_open(run);
     o->x = kn_new(run, source.rank, source.dim);
     kn_copy(run, o->x, source); /* what works in place would else move its values out of range, time after time */
-    double start = kn_now(), cpu = kn_now_process();
+    double cpu = kn_now_process(), start = kn_now();
     for (int i = 0; i < times && run->err.code == KN_OK; i++) {
         kn_scope once = kn_scope_open(run);
         r->op(o, r);
         kn_scope_close(run, once, KN_NONE);
     }
-    *cpu_seconds = (kn_now_process() - cpu) / times;
     double seconds = (kn_now() - start) / times;
+    *cpu_seconds = (kn_now_process() - cpu) / times;
     kn_scope_close(run, s, KN_NONE);
     return seconds;
 }
@@ -371,6 +371,7 @@ static bool measure(struct ops *o, const struct row *r, kn_error *err) {
         once = measure_once(o, r, source, times, &cpu);
         kn_bench_count(o->bench, &t, once, cpu);
     }
+    kn_roofline_measure_again(o->roofline, o->peak);
     kn_scope_close(&o->run, all, KN_NONE);
     if (err->code == KN_OK)
         *err = o->run.err;
@@ -426,8 +427,7 @@ bool kn_bench_ops(kn_bench *b, kn_error *err) {
     struct ops o = { .bench = b };
     each_row(&o, need_codes, err);
     if (!o.code_bytes)
-        return kn_fail(err, KN_E_NOT_FOUND, "--filter: no operation has '%s' in its name; without it all are told",
-                       kn_quote_z(b->o->filter).text);
+        return kn_bench_fail_filter(b, err);
     bool ok = kn_bench_device_open(b, &o.device, err) && kn_roofline_open(o.device, &o.roofline, err) &&
               kn_run_open(o.device, kn_bench_precision(b), &b->stop, 0, &o.run, err);
     if (ok) {

@@ -58,8 +58,8 @@ static bool watch(void *ctx, const char *phase, int step, int steps) {
         s->work = 2 * (s->report.products - s->products_since);
     s->has_enough = t->count == s->bench->repeat || (is_it && !is_last && !kn_bench_wait(s->bench));
     s->products_since = s->report.products;
-    s->since = kn_now();
     s->cpu_since = kn_now_process();
+    s->since = kn_now();
     return !s->has_enough && !(is_it && is_last); /* after that nothing of this picture is wanted */
 }
 
@@ -126,10 +126,11 @@ static bool print(const struct stage_bench *s, const kn_bench_speed *speed, uint
     const kn_stage_report *stage = &s->report.stage[s->stage];
     const kn_bench_times *t = &s->times;
     bool ok = kn_buf_printf(text,
-                            "%s, %s: %s at %dx%d, %d tokens; %s kernels, %u threads, %s\n"
+                            "%s, %s: %s at %dx%d, %s; %s kernels, %s, %s\n"
                             "median of %-4zu %.4f s, %.4f s of processor time; ",
                             m->choice.profile->name, m->choice.architecture->title, s->phase, r->width, r->height,
-                            s->report.prompt_tokens, kn_device_kernels(m->device), kn_device_threads(m->device),
+                            kn_counted((uint64_t)s->report.prompt_tokens, "token").text, kn_device_kernels(m->device),
+                            kn_counted(kn_device_threads(m->device), "thread").text,
                             m->precision == KN_EXACT ? "exact" : "fast", t->count,
                             kn_bench_median(t->seconds, t->count), kn_bench_median(t->cpu_seconds, t->count)) &&
               kn_bench_print_speed(text, speed) &&

@@ -41,10 +41,11 @@ static bool enlarge(struct upscale_bench *s, kn_error *err) {
 static bool measure(struct upscale_bench *s, kn_error *err) {
     bool ok = enlarge(s, err);
     while (ok && s->times.count < s->bench->repeat && kn_bench_wait(s->bench)) {
-        double start = kn_now(), cpu_start = kn_now_process();
+        double cpu_start = kn_now_process(), start = kn_now();
         ok = enlarge(s, err);
+        double seconds = kn_now() - start, cpu_seconds = kn_now_process() - cpu_start;
         if (ok)
-            kn_bench_count(s->bench, &s->times, kn_now() - start, kn_now_process() - cpu_start);
+            kn_bench_count(s->bench, &s->times, seconds, cpu_seconds);
     }
     return ok;
 }
@@ -53,10 +54,11 @@ static bool print(const struct upscale_bench *s, const kn_bench_speed *speed, kn
     const kn_upscaler_facts facts = kn_upscaler_about(s->upscaler);
     const kn_bench_times *t = &s->times;
     return kn_buf_printf(text,
-                         "%s, by %u: %ux%u in %d tiles; %s kernels, %u threads, %s\n"
+                         "%s, by %u: %ux%u in %s; %s kernels, %s, %s\n"
                          "median of %-4zu %.4f s, %.4f s of processor time; ",
-                         facts.kind->title, facts.scale, s->from.width, s->from.height, s->report.tiles,
-                         kn_device_kernels(s->device), kn_device_threads(s->device),
+                         facts.kind->title, facts.scale, s->from.width, s->from.height,
+                         kn_counted((uint64_t)s->report.tiles, "tile").text, kn_device_kernels(s->device),
+                         kn_counted(kn_device_threads(s->device), "thread").text,
                          kn_bench_precision(s->bench) == KN_EXACT ? "exact" : "fast", t->count,
                          kn_bench_median(t->seconds, t->count), kn_bench_median(t->cpu_seconds, t->count)) &&
            kn_bench_print_speed(text, speed) &&

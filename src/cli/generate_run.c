@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "cli/generate.h"
 #include "cli/generate_save.h"
 #include "cli/progress.h"
@@ -60,7 +61,8 @@ static void warn_of_prompts(struct work *w) {
         if (!dropped[i] || w->has_warned)
             continue;
         kn_progress_clear(&w->progress);
-        kn_warn("the %s is too long: its last %d tokens were dropped", names[i], dropped[i]);
+        kn_warn("the %s is too long: its last %s %s dropped", names[i], kn_counted((uint64_t)dropped[i], "token").text,
+                dropped[i] == 1 ? "was" : "were");
     }
     if (!w->has_warned && w->o->negative_prompt && !kn_recipe_is_guided(&w->settings.recipe)) {
         kn_progress_clear(&w->progress);
@@ -317,10 +319,13 @@ static bool print_json(struct work *w, kn_error *err) {
     const kn_recipe *r = &w->settings.recipe;
     const kn_model *m = w->model;
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:I, s:f, s:f, s:s, s:s, s:s, s:I, s:i, s:i, s:O, s:o, s:f}",
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:i, s:I, s:f, s:f, s:s, s:s, s:s, s:I, s:i, s:i, s:O, "
+        "s:o, "
+        "s:f}",
         "model", m->choice.profile->name, "architecture", m->choice.architecture->name, "variant",
         m->choice.variant->name, "device", kn_device_name(m->device), "kernels", kn_device_kernels(m->device),
-        "threads", (int)kn_device_threads(m->device), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width",
+        "threads", (int)kn_device_threads(m->device), "cores", (int)kn_threads_default(), "processors",
+        (int)kn_threads_available(), "precision", m->precision == KN_EXACT ? "exact" : "fast", "width",
         r->width - r->cut_right, "height", r->height - r->cut_bottom, "steps", (json_int_t)r->sigmas.steps, "cfg",
         w->settings.cfg, "cfg_scale", r->cfg, "sampler", r->sampler->name.name, "scheduler", w->settings.scheduler,
         "rng", w->settings.rng, "prompt_tokens", (json_int_t)w->report.prompt_tokens, "dropped_tokens",

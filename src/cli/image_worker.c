@@ -13,7 +13,7 @@ typedef struct worker_options {
     bool session;
 } worker_options;
 
-static const kn_name devices[] = { { "cpu", { NULL }, "all processors, or as many as --threads says" } };
+static const kn_name devices[] = { { "cpu", { NULL }, "all cores, or as many threads as --threads says" } };
 static const kn_name residencies[] = {
     { "staged", { NULL }, "each part of the model leaves memory when it is done" },
     { "cached", { NULL }, "all parts stay for the next picture" },
@@ -34,7 +34,7 @@ static const kn_option options[] = {
     KN_OPT_GROUP("Machine"),
     KN_OPT_CHOICE(0, "device", AT(device), devices, "what computes"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
-                 "processors to use (default: all that this process may use)"),
+                 "threads to compute with (default: one for each core that this process may use)"),
     KN_OPT_CHOICE(0, "precision", AT(precision), kn_precision_names,
                   "narrower products where the processor gains from them, or float32 throughout"),
     KN_OPT_CHOICE(0, "residency", AT(residency), residencies,

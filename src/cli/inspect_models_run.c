@@ -185,16 +185,8 @@ static json_int_t number_at(json_t *o, const char *key) {
     return json_integer_value(json_object_get(o, key));
 }
 
-typedef struct amount {
-    char text[64];
-} amount;
-
-/* "1 scale", "2 scales" */
-static amount amount_at(json_t *o, const char *key, const char *one) {
-    long long n = (long long)number_at(o, key);
-    amount a;
-    snprintf(a.text, sizeof a.text, "%lld %s%s", n, one, n == 1 ? "" : "s");
-    return a;
+static kn_counted_text amount_at(json_t *o, const char *key, const char *one) {
+    return kn_counted((uint64_t)number_at(o, key), one);
 }
 
 static bool tell_part(json_t *part, kn_buf *out) {
@@ -228,11 +220,11 @@ static bool tell_part(json_t *part, kn_buf *out) {
     }
     json_t *enlarging = json_object_get(part, "enlarging");
     if (enlarging)
-        ok = ok && kn_buf_printf(out, "    enlarges by %lld; a tile of %lld pixels takes %s\n",
-                                 (long long)number_at(enlarging, "scale"), (long long)number_at(enlarging, "tile"),
+        ok = ok && kn_buf_printf(out, "    enlarges by %lld; a tile of %s takes %s\n",
+                                 (long long)number_at(enlarging, "scale"), amount_at(enlarging, "tile", "pixel").text,
                                  kn_bytes((uint64_t)number_at(enlarging, "tile_bytes")).text);
     if (json_object_get(part, "tokens"))
-        ok = ok && kn_buf_printf(out, "    %lld tokens\n", (long long)number_at(part, "tokens"));
+        ok = ok && kn_buf_printf(out, "    %s\n", amount_at(part, "tokens", "token").text);
     if (error)
         return ok && kn_buf_printf(out, "    cannot be used: %s\n", error);
     return ok && (!json_object_get(part, "fits") || kn_buf_add_text(out, "    fits\n"));

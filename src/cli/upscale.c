@@ -58,7 +58,7 @@ static const kn_option options[] = {
 
     KN_OPT_GROUP("Machine"),
     KN_OPT_RANGE(INTEGER, 't', "threads", "N", AT(threads), 1, 1024,
-                 "processors to use (default: all that this process may use)"),
+                 "threads to compute with (default: one for each core that this process may use)"),
     KN_OPT_CHOICE(0, "precision", AT(precision), kn_precision_names,
                   "narrower products where the processor gains from them, or float32 throughout"),
 

@@ -20,7 +20,7 @@ typedef enum kn_precision { KN_FAST, KN_EXACT } kn_precision;
 
 typedef struct kn_device kn_device;
 
-/* threads: 0 = as many as this process may use. */
+/* threads: 0 = one for each core that this process may use (base/threads.h). */
 bool kn_device_open_cpu(unsigned threads, kn_device **ret, kn_error *err);
 void kn_device_close(kn_device *d);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* Long enough that whoever obeys does not hammer, short enough that nobody waits in vain. */
 enum { RETRY_SOON_S = 5, RETRY_LATE_S = 60 };
 
@@ -60,7 +62,8 @@ void kn_refuse_work(kn_exchange *x, kn_dialect dialect, kn_refusal why, size_t q
     char text[128], fields[128];
     int len = snprintf(text, sizeof text, "%s", rows[why].text);
     if (why == KN_REFUSED_QUEUE_FULL && queued)
-        snprintf(text + len, sizeof text - (size_t)len, ": %zu requests wait", queued);
+        snprintf(text + len, sizeof text - (size_t)len, ": %s %s", kn_counted(queued, "request").text,
+                 queued == 1 ? "waits" : "wait");
     else if (why == KN_REFUSED_QUEUE_FULL)
         snprintf(text, sizeof text, "kuno: another request is at work, and none may wait for it");
     snprintf(fields, sizeof fields, "Retry-After: %u\r\n%s", rows[why].retry_s,

@@ -12,13 +12,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 static const char variable[] = "KUNO_CONTROL_TOKEN", file_variable[] = "KUNO_CONTROL_TOKEN_FILE";
 
 /* The text itself is never shown. */
 static bool set(const char *text, size_t len, kn_token *ret, kn_error *err) {
     if (len < KN_TOKEN_MIN || len > KN_TOKEN_MAX)
-        return kn_fail(err, KN_E_FORMAT, "has %zu characters, %d to %d are needed", len, KN_TOKEN_MIN, KN_TOKEN_MAX);
+        return kn_fail(err, KN_E_FORMAT, "has %s, %d to %d are needed", kn_counted(len, "character").text, KN_TOKEN_MIN,
+                       KN_TOKEN_MAX);
     if (!kn_token_is_valid(text, len))
         return kn_fail(err, KN_E_FORMAT, "has other characters than letters, digits, '-', '_' and '.'");
     *ret = (kn_token){ .len = len };

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/date.h"
+#include "base/text.h"
 #include "studio/fetcher.h"
 #include "studio/internal.h"
 
@@ -102,9 +103,10 @@ static bool take_up(kn_studio *s, kn_error *err) {
     if (s->damaged)
         kn_studio_log(s, "studio: the database was damaged; it lies beside the new one, which has the gallery's files");
     if (ended)
-        kn_studio_log(s, "studio: %d jobs ended with the service that ran them", ended);
+        kn_studio_log(s, "studio: %s ended with the service that ran them", kn_counted((uint64_t)ended, "job").text);
     if (s->broken_records)
-        kn_studio_log(s, "studio: %u records in the gallery cannot be understood", s->broken_records);
+        kn_studio_log(s, "studio: %s in the gallery cannot be understood",
+                      kn_counted(s->broken_records, "record").text);
     kn_studio_settings settings;
     if (!kn_studio_settings_load(s->store, s->model_directory, &settings, err))
         return false;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json_reader.h"
+#include "base/text.h"
 #include "weights/container.h"
 #include "weights/quantization.h"
 
@@ -190,8 +191,8 @@ static bool covered(const reader *r, const kn_entry **order, kn_error *err) {
         end += order[i]->bytes;
     }
     if (end < r->data_bytes)
-        return kn_fail(err, KN_E_FORMAT, "%llu bytes after its last tensor belong to nothing",
-                       (unsigned long long)(r->data_bytes - end));
+        return kn_fail(err, KN_E_FORMAT, "%s after its last tensor, where nothing may be",
+                       kn_counted(r->data_bytes - end, "byte").text);
     return true;
 }
 
@@ -204,7 +205,8 @@ static bool header_length(const uint8_t *data, size_t len, size_t *ret, kn_error
     if (len < LENGTH_BYTES || !begins || n < 2 || n > HEADER_MAX)
         kn_refuse_known_file(data, len, err);
     if (len < LENGTH_BYTES)
-        return kn_fail(err, KN_E_TRUNCATED, "is truncated: %zu bytes are no safetensors or GGUF file", len);
+        return kn_fail(err, KN_E_TRUNCATED, "is truncated: %s %s no safetensors or GGUF file",
+                       kn_counted(len, "byte").text, len == 1 ? "is" : "are");
     if (n < 2 || n > HEADER_MAX)
         return kn_fail(err, KN_E_RANGE, "is no safetensors or GGUF file: a header of %llu bytes, 2 to %d are allowed",
                        (unsigned long long)n, HEADER_MAX);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "weights/container.h"
 
 static int by_name(const void *a, const void *b) {
@@ -60,11 +61,12 @@ bool kn_fail_truncated(uint64_t have, uint64_t need, kn_error *err) {
         double bytes;
         const char *name;
     } units[] = { { 1e9, "GB" }, { 1e6, "MB" } };
-    unsigned long long lost = need - have;
+    uint64_t lost = need - have;
     for (size_t i = 0; i < KN_COUNT(units); i++) {
         if ((double)need >= units[i].bytes)
-            return kn_fail(err, KN_E_TRUNCATED, "is truncated: %.2f of %.2f %s are there, %llu bytes are missing",
-                           (double)have / units[i].bytes, (double)need / units[i].bytes, units[i].name, lost);
+            return kn_fail(err, KN_E_TRUNCATED, "is truncated: %.2f of %.2f %s are there, %s %s missing",
+                           (double)have / units[i].bytes, (double)need / units[i].bytes, units[i].name,
+                           kn_counted(lost, "byte").text, lost == 1 ? "is" : "are");
     }
     return kn_fail(err, KN_E_TRUNCATED, "is truncated: %llu of %llu bytes are there", (unsigned long long)have,
                    (unsigned long long)need);

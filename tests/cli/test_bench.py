@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import tap
-from kuno import E2E, HANG_SECONDS, TINY, Case, add_cases
+from kuno import E2E, GOLDEN, HANG_SECONDS, SANITIZED, TINY, Case, add_cases
 
 ALL = {"bench", "kernels", "threads", "precision", "seconds", "median_seconds", "cpu_seconds", "work", "unit",
        "per_second", "per_second_by_cpu", "peak"}
@@ -102,8 +102,41 @@ class Stages(Measuring):
         """tells_people_of_a_stage"""
         text = self.measures("step", "--repeat", "2")
         self.assertRegex(text, r"\Ademo, Qwen-Image 2\.1: step at 128x128, 1\d\d tokens; "
-                               r"\w+ kernels, \d+ threads, fast\n")
+                               r"\w+ kernels, \d+ threads?, fast\n")
         self.assertRegex(text, r"(?m)^median of 2 +\d+\.\d+ s, \d+\.\d+ s of processor time; \d+\.\d GFLOP/s")
+
+
+class Upscaling(Measuring):
+    UPSCALER = str(GOLDEN / "upscalers" / "compact-x2" / "weights.safetensors")
+
+    def test_one(self):
+        """tells_people_of_one_tile_and_one_thread"""
+        text = self.measures("upscale", "--upscaler", self.UPSCALER, "--size", "32x32", "--repeat", "1",
+                             "--threads", "1")
+        self.assertRegex(text, r"\A[^\n]+, by 2: 32x32 in 1 tile; \w+ kernels, 1 thread, fast\n")
+
+
+class Pictures(Measuring):
+    NAMES = ["png 3840x2160", "lanczos 1024x1024 to 4096x4096", "lanczos 3840x2160 to 1365x768"]
+
+    def test_all(self):
+        """measures_what_happens_to_finished_pictures"""
+        results = self.lines("picture", "--repeat", "1", "--threads", "1")
+        self.assertEqual([result["name"] for result in results], self.NAMES)
+        for result in results:
+            png = {"file_bytes"} if "png" in result["name"] else set()
+            self.assertEqual(set(result), {"bench", "name", "threads", "pixels", "per_second", "seconds",
+                                           "median_seconds", "cpu_seconds"} | png)
+            self.assertEqual((result["bench"], result["threads"], len(result["seconds"])), ("picture", 1, 1))
+            self.assertAlmostEqual(result["per_second"] * result["median_seconds"] / result["pixels"], 1, places=4)
+        pixels = 3840 * 2160
+        self.assertEqual([result["pixels"] for result in results], [pixels, 4096 * 4096, pixels])
+        self.assertTrue(pixels < results[0]["file_bytes"] < 3 * pixels, results[0])  # neither flat nor random
+
+    def test_text(self):
+        """tells_people_of_a_finished_picture"""
+        text = self.measures("picture", "--filter", "1365", "--repeat", "1")
+        self.assertRegex(text, r"\Alanczos 3840x2160 to 1365x768 +\d+\.\d\d ms  \d+\.\d megapixels/s\n\Z")
 
 
 class Turns(Measuring):
@@ -125,7 +158,7 @@ class Turns(Measuring):
     def test_turns(self):
         """measures_when_it_is_asked_until_nobody_asks_any_more"""
         for args in (["encode"], ["step"], ["decode"], ["step", *TINY, "--size", "32x32"],
-                     ["ops", "--filter", "attention 128"]):
+                     ["ops", "--filter", "attention 128"], ["picture", "--filter", "1365"]):
             *turns, result = self.turns(*args, "--repeat", "20")
             self.assertEqual([line["bench"] for line in turns], ["ready", "run", "ready", "run", "ready"], args)
             self.assertEqual(result["seconds"], [line["seconds"] for line in turns if line["bench"] == "run"])
@@ -160,7 +193,8 @@ class Operations(Measuring):
 class Limits(Measuring):
     def peak(self, tier):
         result, = self.lines("peak", "--repeat", "2", "--threads", "1", env={"KUNO_CPU": tier})
-        self.assertEqual(set(result), {"bench", "kernels", "threads", "peak"})
+        self.assertEqual(set(result), {"bench", "kernels", "threads", "cores", "processors", "peak"})
+        self.assertTrue(1 <= result["cores"] <= result["processors"] <= len(os.sched_getaffinity(0)), result)
         self.assertEqual((result["bench"], result["kernels"], result["threads"]), ("peak", tier, 1))
         return result["peak"]
 
@@ -191,7 +225,8 @@ class Limits(Measuring):
     def test_text(self):
         """tells_people_of_the_limits"""
         self.assertRegex(self.measures("peak", "--repeat", "1"),
-                         r"\A\w+ kernels, \d+ threads?\n(\w+ +\d+\.\d G(FLOP|B)/s\n)+\Z")
+                         r"\A\w+ kernels, \d+ threads?; \d+ cores?, \d+ processors? may be used\n"
+                         r"(\w+ +\d+\.\d G(FLOP|B)/s\n)+\Z")
 
 
 class Stopping(Measuring):
@@ -225,6 +260,9 @@ add_cases(Refusals, (
     ("wants_to_know_what_to_measure", refusal("needs to know what to measure")),
     ("names_what_can_be_measured", refusal("stepp", "unknown word 'stepp'; known: peak, ops, encode, step, decode")),
     ("refuses_a_filter_that_fits_nothing", refusal("ops", "--filter", "nothing", "no operation has 'nothing'")),
+    ("refuses_a_filter_that_fits_no_picture", refusal("picture", "--filter", "jpeg", "no operation has 'jpeg'")),
+    ("refuses_threads_for_what_has_one", refusal("picture", "--threads", "2", "is done by 1 thread")),
+    ("refuses_a_precision_for_finished_pictures", refusal("picture", "--precision", "fast", "pictures are finished")),
     ("refuses_a_filter_where_nothing_is_chosen", refusal("step", "--filter", "x", "--filter chooses operations")),
     ("refuses_a_model_where_none_is_used", refusal("ops", "--config", "x", "--config is for the stages")),
     ("refuses_a_size_where_none_is_used", refusal("peak", "--size", "64x64", "--size is for the stages")),

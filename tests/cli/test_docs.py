@@ -12,7 +12,8 @@ import tap
 KUNO = os.environ["KUNO"]
 DOCS = pathlib.Path(os.environ["KUNO_DOCS"])
 COMMANDS = ("bench", "check", "fetch-models", "generate", "image-worker", "import-workflow", "inspect-models", "mcp",
-            "open", "resources", "serve")
+            "open", "resources", "serve", "upscale")
+NO_ANSWER = ("kuno-mcp.1", "kuno-serve.1", "kuno-image-worker.1")  # those that speak with programs
 
 
 def run(*command, **options):
@@ -52,6 +53,16 @@ class ManPages(unittest.TestCase):
             self.assertGreaterEqual(len(options_of(command)), 2)
             for option in options_of(command):
                 self.assertRegex(text, rf"(?m)^ +(-., )?--{option}\b")
+
+    def test_a_standard_output_that_cannot_be_written_is_status_2_in_every_man_page(self):
+        # As it is in the programs: see tests/cli/test_output.py.
+        for page in self.pages:
+            text = (DOCS / "man" / page).read_text().split(".SH EXIT STATUS")[1].split(".SH ")[0].replace("\n", " ")
+            meaning = dict(re.findall(r"\.TP \.B (\d+) (.+?)(?= \.TP|$)", text))
+            self.assertLessEqual({"0", "2"}, set(meaning), page)
+            self.assertNotRegex(meaning.get("1", ""), r"file could not be written|standard output", page)
+            if page not in NO_ANSWER:
+                self.assertIn("standard output", meaning["2"], page)
 
     def test_every_mark_of_the_templates_was_replaced(self):
         for page in self.pages:

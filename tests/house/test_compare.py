@@ -1,11 +1,16 @@
 """bench/compare: rows are judged by what was measured, and what was not run is never taken for good."""
 
+import argparse
+import hashlib
 import json
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 import tap
@@ -14,6 +19,7 @@ BENCH = pathlib.Path(__file__).parents[2] / "bench"
 KUNO = os.environ["KUNO"]
 sys.path.insert(0, str(BENCH))
 import measure  # noqa: E402 (these lie there)
+import processor_time  # noqa: E402
 import rows  # noqa: E402
 import sides  # noqa: E402
 
@@ -59,21 +65,32 @@ class Compare(unittest.TestCase):
         self.assertGreater(float(row[2]), 0)
         self.assertEqual(row[10], "good" if told.returncode == 0 else "**below**")
 
-    def test_an_operation_is_measured_in_turns_with_another(self):
-        name, format_ = "linear 64x3840x4096 Q8_0", ("kuno", "ops", "--filter", "linear 64x3840x4096 BF16")
+    def tries(self, row, *args):
+        """A report about this row alone, whose target nobody can reach."""
         script = (
             "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); import rows\n"
-            f"rows.ROWS[:] = [rows.Row('x', 'x', 'tried', ('ops', '--filter', {name!r}), {format_!r}, 1e9, None)]\n"
+            f"rows.ROWS[:] = [rows.Row('x', 'x', 'tried', {row}, 1e9, None, threads=(1,))]\n"
             "sys.argv[0] = sys.argv[1]; del sys.argv[1]; runpy.run_path(sys.argv[0], run_name='__main__')"
         )
         with tempfile.TemporaryDirectory() as folder:
             told = subprocess.run(
                 [sys.executable, "-c", script, BENCH, BENCH / "compare", "--kuno", KUNO, "--folder", folder, "--rounds",
-                 "1", "--threads", "1"], capture_output=True, text=True, check=False)
+                 "1", *args], capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, BELOW, told.stderr)
-        row = cells(told.stdout, "tried")
+        row = cells(told.stdout, "tried")  # one, whatever numbers of threads are wanted
+        self.assertEqual(row[1], "1")
         self.assertTrue(all(float(cell) > 0 for cell in (row[2], row[3], row[5], row[6])), row)
         self.assertTrue(row[10].startswith("**below**"), row)
+        return row
+
+    def test_an_operation_is_measured_in_turns_with_another(self):
+        name, other = "linear 64x3840x4096 Q8_0", ("kuno", "ops", "--filter", "linear 64x3840x4096 BF16")
+        self.tries(f"('ops', '--filter', {name!r}), {other!r}", "--threads", "1")
+
+    def test_what_happens_to_finished_pictures_is_measured_with_one_thread_alone(self):
+        row = self.tries("('picture', '--filter', 'png'), ('kuno', 'picture', '--filter', '1365x768')",
+                         "--threads", "1", "2")
+        self.assertRegex(row[0], r"\Atried; \d+\.\d MB\Z")
 
     def test_a_row_without_its_peer_is_not_run_and_never_good(self):
         told = compare(*WITHOUT_PEER)
@@ -116,6 +133,97 @@ class Compare(unittest.TestCase):
             self.assertIn("at least 1", told.stderr)
         told = compare(*WITHOUT_PEER, "--quick", "--threads", "1", "1")
         self.assertIn("`bench/compare --quick --row conv-64-512-512 --threads 1 --rounds 1`", told.stdout)
+
+
+class Judgement(unittest.TestCase):
+    program = runpy.run_path(str(BENCH / "compare"))
+
+    def result(self, name, ours, theirs, told):
+        row, = (row for row in rows.ROWS if row.name == name)
+        samples = ([sides.Sample(*ours)] * 5, [sides.Sample(*theirs)] * 5 if theirs else [])
+        return self.program["Result"](row, 2, *samples, "", told)
+
+    def test_a_limit_below_the_peer_s_own_speed_is_never_told(self):
+        # Of two threads: what takes 20 ms of processor time is at 86 % of the limit, 16.9 would be 102 %.
+        told = {"share": 0.86, "limit": "int8", "peak": {"int8": 0.93e12}}
+        for theirs, verdict in (
+            (0.0169, "**below**"),
+            (0.0180, "**below**; the limit is at 1.05"),
+            (0.0202, "**below**; the limit is at 1.17"),
+            (0.0230, "**below**"),  # the limit is no excuse: good could be had
+        ):
+            result = self.result("gemm-int8-256x3840x4096", (0.0100, 0.0200), (0.0098, theirs), told)
+            self.assertEqual(result.verdict, verdict)
+
+    def test_milliseconds_that_are_promised_are_those_of_the_clock_whoever_is_at_work(self):
+        result = self.result("demo", (0.16, 0.01), None, {})
+        result.others = 0.9
+        self.assertEqual(result.verdict, "**below**")
+        result = self.result("demo", (0.14, 0.9), None, {})
+        result.others = 0.9
+        self.assertEqual(result.verdict, "good")
+
+    def test_a_large_file_is_never_excellent(self):
+        for size, verdict in ((13.6e6, "excellent"), (13.7e6, "good")):
+            result = self.result("png-3840x2160", (0.1, 0.1), (1, 1), {"file_bytes": size})
+            self.assertEqual((result.verdict, result.work), (verdict, f"a PNG file of 3840x2160; {size / 1e6:.1f} MB"))
+
+    def test_what_can_be_done_with_fewer_operations_has_no_such_limit(self):
+        told = {"share": 1.9, "limit": "bf16", "peak": {"bf16": 0.47e12}}
+        result = self.result("conv-64-512-512", (0.1, 0.2), (0.1, 0.2), told)
+        self.assertEqual(result.verdict, "**below**")
+
+
+class Quick(unittest.TestCase):
+    program = Judgement.program
+
+    def test_it_takes_one_row_of_each_kind_the_first(self):
+        chosen = self.program["chosen_rows"](argparse.Namespace(row=None, quick=True))
+        kinds = [row.kind for row in chosen]
+        self.assertEqual(len(kinds), len(set(kinds)))
+        self.assertEqual(set(kinds), {row.kind for row in rows.ROWS if row.quick})
+        self.assertLessEqual({"gemm-bf16", "limit-avx512vnni", "step", "sdcpp", "png", "lanczos"}, set(kinds))
+
+    def test_rows_that_would_begin_too_late_are_not_run(self):
+        over, row = self.program["Stopwatch"](-1), rows.ROWS[0]
+        found = self.program["measure_all"](None, [row], None, {}, {}, over)
+        self.assertEqual(found, ([], [(row, "the -1 seconds of --quick were over")]))
+        self.assertFalse(self.program["Stopwatch"](None).is_over)
+        self.assertFalse(self.program["Stopwatch"](3600).is_over)
+
+    def test_it_says_what_it_took(self):
+        told = compare(*PICTURE, "--quick")
+        self.assertRegex(told.stdout, r"The run took \d+ seconds of the 300 that --quick may take\.")
+        self.assertRegex(compare(*PICTURE).stdout, r"The run took \d+ seconds\.")
+
+
+class ProcessorTime(unittest.TestCase):
+    def test_it_has_what_running_threads_used_until_now(self):
+        # As tests/unit/test_threads.c says: two threads cannot have used more than twice the time that passed.
+        data, begun, enough = bytes(4 << 20), threading.Event(), threading.Event()
+
+        def work():
+            while not enough.is_set():
+                hashlib.sha256(data)  # other threads of Python can run meanwhile
+                begun.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.assertTrue(begun.wait(60))
+        its_own = time.pthread_getcpuclockid(thread.ident)
+        wrong = []
+        for _ in range(50):
+            begin = time.perf_counter()
+            while time.perf_counter() < begin + 0.0013:
+                pass
+            start, before = time.perf_counter(), processor_time.used()
+            time.clock_gettime(its_own)
+            after, end = processor_time.used(), time.perf_counter()
+            if after - before > 2 * (end - start) + 1e-4:
+                wrong.append((after - before, end - start))
+        enough.set()
+        thread.join()
+        self.assertEqual(wrong, [])
 
 
 class Record(unittest.TestCase):

@@ -78,6 +78,14 @@ static void quoting_escapes_controls_and_cuts_at_a_character(void **state) {
     assert_int_equal(strlen(q.text), 47 + strlen("…"));
 }
 
+static void one_of_anything_is_told_without_an_s(void **state) {
+    (void)state;
+    assert_string_equal(kn_counted(0, "tile").text, "0 tiles");
+    assert_string_equal(kn_counted(1, "tile").text, "1 tile");
+    assert_string_equal(kn_counted(2, "quantised layer").text, "2 quantised layers");
+    assert_string_equal(kn_counted(UINT64_MAX, "byte").text, "18446744073709551615 bytes");
+}
+
 static void a_path_in_a_message_is_whole_unless_it_is_very_long(void **state) {
     (void)state;
     char path[1000] = "/models/a\nfolder/";
@@ -194,6 +202,7 @@ int main(void) {
         cmocka_unit_test(buffer_refuses_beyond_its_limit_and_keeps_its_content),
         cmocka_unit_test(utf8_rejects_overlong_surrogates_and_beyond_unicode),
         cmocka_unit_test(quoting_escapes_controls_and_cuts_at_a_character),
+        cmocka_unit_test(one_of_anything_is_told_without_an_s),
         cmocka_unit_test(a_path_in_a_message_is_whole_unless_it_is_very_long),
         cmocka_unit_test(numbers_are_whole_strings_in_range),
         cmocka_unit_test(identities_have_one_form),

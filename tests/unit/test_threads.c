@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -5,10 +6,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/threads.h"
 
 enum { MOST = 1000, MOST_THREADS = 5 };
@@ -93,6 +96,44 @@ static void plain_writes_of_items_are_seen_by_the_caller(void **state) {
     kn_pool_free(p);
 }
 
+struct spinner {
+    pthread_t thread;
+    atomic_bool begun, enough;
+};
+
+static void *spin(void *arg) {
+    struct spinner *s = arg;
+    atomic_store(&s->begun, true);
+    while (!atomic_load(&s->enough))
+        KN_SPIN_PAUSE();
+    return NULL;
+}
+
+/* Two threads cannot have used more between two moments than twice the time between them. They would seem to have, if
+ * what the other one used had not been counted before the first moment: reading its own clock makes up for that. */
+static void the_time_of_the_process_has_what_running_threads_used_until_now(void **state) {
+    (void)state;
+    struct spinner s = { .begun = false };
+    assert_int_equal(pthread_create(&s.thread, NULL, spin, &s), 0);
+    clockid_t its_own;
+    assert_int_equal(pthread_getcpuclockid(s.thread, &its_own), 0);
+    while (!atomic_load(&s.begun))
+        usleep(1000);
+    for (int i = 0; i < 50; i++) {
+        double begin = kn_now();
+        while (kn_now() < begin + 0.0013) /* so as to come at all moments between two ticks */
+            KN_SPIN_PAUSE();
+        struct timespec t;
+        double start = kn_now(), before = kn_now_process();
+        clock_gettime(its_own, &t);
+        double after = kn_now_process(), end = kn_now();
+        assert_true(after >= before);
+        assert_true(after - before <= 2 * (end - start) + 1e-4);
+    }
+    atomic_store(&s.enough, true);
+    pthread_join(s.thread, NULL);
+}
+
 static void refuses_sizes_that_make_no_sense(void **state) {
     (void)state;
     kn_pool *p = NULL;
@@ -117,6 +158,7 @@ int main(void) {
         cmocka_unit_test(every_item_runs_once_and_no_thread_number_twice_at_a_time),
         cmocka_unit_test(loops_work_when_workers_have_gone_to_sleep_and_when_the_caller_must_wait),
         cmocka_unit_test(plain_writes_of_items_are_seen_by_the_caller),
+        cmocka_unit_test(the_time_of_the_process_has_what_running_threads_used_until_now),
         cmocka_unit_test(refuses_sizes_that_make_no_sense),
         cmocka_unit_test(available_threads_are_between_one_and_the_processors),
     };

@@ -210,6 +210,10 @@ static void says_how_much_of_a_large_file_is_there(void **state) {
     assert_false(kn_weights_open(path, &w, &err));
     assert_int_equal(err.code, KN_E_TRUNCATED);
     assert_string_equal(err.text, "is truncated: 3.20 of 4.05 GB are there, 850000000 bytes are missing");
+    err = (kn_error){ 0 };
+    assert_int_equal(ftruncate(fd, 4049999999), 0);
+    assert_false(kn_weights_open(path, &w, &err));
+    assert_string_equal(err.text, "is truncated: 4.05 of 4.05 GB are there, 1 byte is missing");
     assert_int_equal(unlink(path), 0);
     close(fd);
 }
@@ -311,6 +315,7 @@ static void names_what_the_file_really_is(void **state) {
         ROW("\xff\xd8\xff\xe0\0\x10JFIF", KN_E_FORMAT, "is a JPEG picture"),
         ROW("\0\0\0\0\0\0\0\0\0\0\0\0", KN_E_FORMAT, "begins with zeros"),
         ROW("\x93\x01\xfe\x77\x10\x11\x12\x13\x14", KN_E_RANGE, "is no safetensors or GGUF file"),
+        ROW("a", KN_E_TRUNCATED, "1 byte is no safetensors or GGUF file"),
         ROW("abc", KN_E_TRUNCATED, "3 bytes are no safetensors or GGUF file"),
 #undef ROW
     };

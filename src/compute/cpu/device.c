@@ -12,7 +12,7 @@ bool kn_device_open_cpu(unsigned threads, kn_device **ret, kn_error *err) {
     if (!d)
         return kn_fail_nomem(err, sizeof *d);
     if (threads == 0)
-        threads = kn_threads_available();
+        threads = kn_threads_default();
     if (!kn_kernels_choose(&d->kernels, err) || !kn_pool_new(threads, &d->pool, err)) {
         kn_device_close(d);
         return false;

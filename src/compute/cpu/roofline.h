@@ -30,4 +30,7 @@ void kn_roofline_close(kn_roofline *l);
  * that they used; 0 for units that the tier does not use. Takes some tens of milliseconds. */
 void kn_roofline_measure(kn_roofline *l, double per_second[KN_UNIT_COUNT]);
 
+/* Once more, and keeps the more of both for each unit: others only ever slow a processor down. */
+void kn_roofline_measure_again(kn_roofline *l, double per_second[KN_UNIT_COUNT]);
+
 #endif

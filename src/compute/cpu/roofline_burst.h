@@ -19,6 +19,15 @@ enum {
 /* Makes the operations of one burst and returns how many they were. slice: this thread's part of the memory. */
 typedef double kn_burst_fn(uint64_t *slice, size_t n);
 
+/* What a burst did, and what it took by the clock and of the thread's processor time. */
+typedef struct kn_burst {
+    double done, seconds, cpu_seconds;
+} kn_burst;
+
+/* The best rate by processor time, of those that had the processor all the time if there are any; 0 if nothing was
+ * done. */
+double kn_burst_best(const kn_burst *bursts, size_t count);
+
 /* A burst of instructions whose results wait for nothing but themselves, CHAINS of them at once. x: such a result, of
  * which `next` makes the one after it. */
 #define CHAINS_OF(name, linkage, type, first, operations, next)                                                        \
