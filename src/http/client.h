@@ -62,7 +62,8 @@ struct kn_exchange {
 
     char *reply; /* lines of its head, then its body */
     size_t reply_head_len, reply_len;
-    kn_buf stream; /* of a stream: what is to be sent next */
+    kn_buf stream;     /* of a stream: what is to be sent next */
+    char *more_fields; /* of any answer; NULL: none */
 
     kn_exchange_facts facts;
     uint32_t most; /* to be read at once */
