@@ -197,6 +197,22 @@ static void an_upstream_that_says_nothing_is_late(void **state) {
     assert_string_equal(s.r.told, "request 1, broken 0, failed 504, end 504");
 }
 
+static void interim_answers_do_not_make_it_early(void **state) {
+    (void)state;
+    client_sends(GET);
+    for (int i = 0; i < 5; i++) {
+        pass(100000);
+        upstream_sends("HTTP/1.1 102 Processing\r\n\r\n");
+    }
+    upstream_sends("HTTP/1.1 103 Ear"); /* nor does a head that never ends */
+    forget();
+    pass(99999);
+    assert_string_equal(s.got, "");
+    pass(1);
+    assert_starts(s.got, "HTTP/1.1 504 Gateway Timeout\r\n");
+    assert_true(s.upstream_closed);
+}
+
 static void an_upstream_that_stalls_is_cut(void **state) {
     (void)state;
     client_sends(GET);
@@ -457,6 +473,7 @@ int main(void) {
         STAGED(a_request_behind_an_empty_line_has_its_own_time),
         STAGED(a_body_that_stalls_is_given_up),
         STAGED(an_upstream_that_says_nothing_is_late),
+        STAGED(interim_answers_do_not_make_it_early),
         STAGED(an_upstream_that_stalls_is_cut),
         STAGED(an_upstream_that_is_not_reached_in_time_was_sent_nothing),
         STAGED(an_idle_connection_to_the_upstream_is_closed_in_time),
