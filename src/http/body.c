@@ -1,6 +1,18 @@
 #include "http/body.h"
 
-enum state { SIZE, EXTENSION, SIZE_END, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_NAME, TRAILER_VALUE, TRAILER_LF, LAST_LF };
+enum state {
+    SIZE,
+    EXTENSION,
+    SIZE_END,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER,
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
+    LAST_LF
+};
 
 enum { SIZE_DIGITS_MAX = 15 }; /* keeps sums of sizes far from overflow */
 

@@ -139,12 +139,9 @@ bool kn_call_start(kn_upstream *u, const kn_call_request *r, kn_call_done *done,
     kn_call *c = calloc(1, sizeof *c);
     if (!c)
         return kn_fail_nomem(err, sizeof *c);
-    *c = (kn_call){ .http = kn_upstream_http(u),
-                    .done = done,
-                    .data = r->data,
-                    .head = r->head,
-                    .ctx = ctx,
-                    .timer.fired = late };
+    *c = (kn_call){
+        .http = kn_upstream_http(u), .done = done, .data = r->data, .head = r->head, .ctx = ctx, .timer.fired = late
+    };
     kn_buf_init(&c->body, r->answer_limit);
     const kn_address *address = kn_upstream_address(u);
     c->link = kn_link_open(u, &owner, c, !strcmp(r->method, "HEAD"));

@@ -29,8 +29,8 @@ typedef struct kn_call_request {
     /* NULL: the answer is collected. Else that of 200 comes piece by piece as it is received, without a limit; the
      * workspace is in use meanwhile, so that nothing may be sent from within. */
     void (*data)(void *ctx, kn_span data);
-    /* NULL: of no interest. Else it sees the head of the answer before anything else comes of it; as with `data` nothing
-     * may be sent from within. */
+    /* NULL: of no interest. Else it sees the head of the answer before anything else comes of it; as with `data`
+     * nothing may be sent from within. */
     void (*head)(void *ctx, const kn_head *head);
     uint64_t within_ms; /* for everything */
 } kn_call_request;

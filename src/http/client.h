@@ -69,6 +69,7 @@ struct kn_exchange {
     uint32_t most; /* to be read at once */
     uint8_t phase, decision;
     uint8_t minor;         /* of the request's version */
+    bool trusted;          /* its client has shown who it is, in this exchange or before */
     bool active;           /* between `request` and `end` */
     bool in_callback;      /* the service is being asked: its decision is looked at afterwards */
     bool head_is_live;     /* it is still where it was read */

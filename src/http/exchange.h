@@ -94,6 +94,9 @@ typedef void kn_problem_writer(kn_exchange *x, const struct kn_problem *p);
 void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect);
 kn_problem_writer *kn_exchange_dialect(const kn_exchange *x);
 
+/* The client has shown who it is: from now on its connection yields to no other one (server.h). */
+void kn_exchange_trust(kn_exchange *x);
+
 void *kn_exchange_listener(const kn_exchange *x); /* the ctx of its listener */
 void **kn_exchange_user(kn_exchange *x);          /* the service's own, NULL at `request` */
 

@@ -25,7 +25,7 @@ struct kn_link {
     uint64_t drain_until_ms; /* 0: somebody waits for the answer */
     uint64_t idle_since_ms;
     uint64_t asked_ms; /* when the last byte of the request went, or it was to be connected */
-    uint32_t most; /* to be read at once */
+    uint32_t most;     /* to be read at once */
     uint8_t state;
     uint8_t interim;
     uint8_t end;   /* what to tell the owner, in state ENDING */

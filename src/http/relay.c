@@ -6,7 +6,7 @@
  * workspace; each side is read only while the other has taken everything. */
 
 enum {
-    COLLECTED_PIECE = 128 << 10, /* of a collected body, sent in one go */
+    COLLECTED_PIECE = 128 << 10,                /* of a collected body, sent in one go */
     ADDED_MAX = (1 << 10) + KN_MORE_FIELDS_MAX, /* bytes that we add to a head */
 };
 

@@ -26,8 +26,8 @@ typedef struct kn_rewrite {
     const kn_address *host; /* to be sent as Host; NULL: the client's */
     bool drop_origin;
     bool drop_expect;        /* the client was told to go on already */
-    bool chunked;           /* Transfer-Encoding: chunked */
-    bool close;             /* Connection: close */
+    bool chunked;            /* Transfer-Encoding: chunked */
+    bool close;              /* Connection: close */
     bool keep_alive;         /* Connection: keep-alive, for clients of HTTP/1.0 */
     const char *more_fields; /* lines; NULL: none */
 } kn_rewrite;
