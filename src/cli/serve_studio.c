@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gateway/room.h"
 #include "http/server.h"
 #include "studio/api.h"
 #include "studio/image_runner.h"
@@ -62,6 +63,8 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
     kn_serve_studio *s = calloc(1, sizeof *s);
     kn_server_limits limits = kn_server_limits_default();
     limits.send_ms = READER_MS;
+    limits.connections = kn_room_find(setup->config).studio;
+    limits.yields = true;
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
     if (!make_parts(s, setup, err) || !kn_server_new(s->http, &limits, &s->server, err) ||

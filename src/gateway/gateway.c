@@ -9,6 +9,7 @@
 #include "gateway/images.h"
 #include "gateway/internal.h"
 #include "gateway/managed.h"
+#include "gateway/room.h"
 
 enum { LINE_BYTES = 400 };
 
@@ -131,15 +132,22 @@ static bool make_parts(kn_gateway *g, kn_error *err) {
 
 static bool make_servers(kn_gateway *g, kn_error *err) {
     kn_server_limits limits = kn_server_limits_default();
-    limits.connections = g->config->max_connections;
+    kn_server_limits control = limits;
+    kn_room room = kn_room_find(g->config);
+    kn_error why = { 0 };
+    if (kn_room_is_short(g->config, &room, &why))
+        kn_gateway_log(g, "max_connections: %s", why.text);
+    limits.connections = room.public;
+    control.connections = room.control;
+    control.yields = true;
     if (g->config->max_connections_per_address)
         limits.connections_per_peer = limits.connections_per_loopback = g->config->max_connections_per_address;
-    limits.body_ms = g->config->stream_idle_timeout_ms;
-    limits.patience = g->config->client;
+    limits.body_ms = control.body_ms = g->config->stream_idle_timeout_ms;
+    limits.patience = control.patience = g->config->client;
     g->guard.port = kn_address_port(&g->config->control);
     g->public_guard = g->guard;
     g->public_guard.port = kn_address_port(&g->config->listen);
-    return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &limits, &g->private, err);
+    return kn_server_new(g->http, &limits, &g->public, err) && kn_server_new(g->http, &control, &g->private, err);
 }
 
 static bool listen_on_both(kn_gateway *g, kn_error *err) {

@@ -137,6 +137,33 @@ static const kn_problem failures[KN_JOB_CODES] = {
     [KN_JOB_FAILED] = { .status = 502, .code = "image_worker_failed", .title = "The image worker has failed" },
 };
 
+/* A model's own limits are known to the worker, whose words about one setting begin with that (pipelines/settings.h).
+ * Others may hold what was asked for, or name files. */
+static void refuse_settings(const picture *p, const char *sentence) {
+    static const struct {
+        const char *start, *pointer;
+    } rows[] = {
+        { "steps ", "/steps" },
+        { "cfg ", "/cfg" },
+        { "width ", "/width" },
+        { "height ", "/height" },
+        { "flow shift ", "/flow_shift" },
+        { "prompt: ", "/prompt" },
+        { "negative prompt: ", "/negative_prompt" },
+        { "reference ", "/reference_images" },
+    };
+    kn_problem problem = failures[KN_JOB_INVALID];
+    problem.pointer = "";
+    problem.detail = "The model does not take these settings together";
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        if (strncmp(sentence, rows[i].start, strlen(rows[i].start)) != 0)
+            continue;
+        problem.pointer = rows[i].pointer;
+        problem.detail = sentence;
+    }
+    refuse(p, &problem);
+}
+
 /* ---- what a picture has ---- */
 
 static void give_up_place(picture *p) {
@@ -183,6 +210,8 @@ static void drawn(void *ctx, const kn_image_result *r) {
                  "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Kuno-Seed: %s\r\n", p->seed);
         kn_exchange_reply(
             p->x, &(kn_reply){ .status = 200, .type = "image/png", .fields = fields, .body = r->file, .len = r->len });
+    } else if (r->code == KN_JOB_INVALID) {
+        refuse_settings(p, r->sentence);
     } else if (r->code != KN_JOB_DONE) {
         refuse(p, &failures[r->code]);
     }
@@ -266,14 +295,17 @@ static bool check_recipe(picture *p) {
         snprintf(p->seed, sizeof p->seed, "%" PRIu64, recipe.seed);
         code = is_configured(p->images, recipe.workflow) ? KN_JOB_DONE : KN_JOB_MODEL_MISSING;
         kn_image_recipe_free(&recipe);
-    } else if (pointer.len) {
+        if (code != KN_JOB_DONE)
+            refuse(p, &failures[code]);
+    } else if (code == KN_JOB_OUT_OF_MEMORY) {
+        refuse(p, &failures[code]);
+    } else {
         kn_problem problem = failures[code];
         problem.pointer = pointer.data;
+        if (!problem.detail)
+            problem.detail = err.text;
         refuse(p, &problem);
-        return false;
     }
-    if (code != KN_JOB_DONE)
-        refuse(p, &failures[code]);
     return code == KN_JOB_DONE;
 }
 

@@ -22,26 +22,8 @@ struct kn_loaded {
     source sources[KN_WORKERS_MAX + 1]; /* the workers, then the upstream */
 };
 
-static bool is_own_name(kn_span host) {
-    char text[80];
-    const char *colon = memrchr(host.data, ':', host.len);
-    bool has_port = colon && !memchr(colon, ']', (size_t)(host.data + host.len - colon));
-    size_t len = has_port ? (size_t)(colon - host.data) : host.len;
-    kn_address address;
-    if (kn_span_is_like((kn_span){ host.data, len }, "localhost"))
-        return true;
-    if (!len || len + 3 > sizeof text)
-        return false;
-    memcpy(text, host.data, len);
-    memcpy(text + len, ":1", 3);
-    return kn_address_parse(text, &address, NULL);
-}
-
-bool kn_loaded_is_asked(const kn_gateway *g, const kn_head *head) {
-    kn_span host;
-    return kn_span_is(head->method, "GET") && kn_span_is(kn_head_path(head), "/api/ps") &&
-           !kn_head_find(head, KN_FIELD_ORIGIN, NULL) && kn_head_only(head, KN_FIELD_HOST, &host) &&
-           (is_own_name(host) || !kn_address_is_loopback(&g->config->listen));
+bool kn_loaded_is_asked(const kn_head *head) {
+    return kn_span_is(head->method, "GET") && kn_span_is(kn_head_path(head), "/api/ps");
 }
 
 static bool add_models(kn_json_reader *j, kn_buf *models) {

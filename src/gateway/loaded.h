@@ -5,9 +5,8 @@
 
 #include "gateway/proxy.h"
 
-/* Whether a request asks for that. One that comes from a web page, or by a name that is not this machine's own, is the
- * upstream's to judge, and gets its list alone. */
-bool kn_loaded_is_asked(const kn_gateway *g, const kn_head *head);
+/* Whether a request asks for that. Who may ask is the upstream's to say (visitor.h). */
+bool kn_loaded_is_asked(const kn_head *head);
 
 /* Answers it, sooner or later. Whoever does not answer in time is left out; if nobody answers, that is an error. */
 void kn_loaded_answer(kn_request *r);

@@ -1,10 +1,10 @@
 #include "gateway/managed.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gateway/refusal.h"
+#include "gateway/visitor.h"
 
 enum { FACTS_MAX = 64, FACTS_MS = 10 * 1000 };
 
@@ -35,6 +35,7 @@ static void refuse(kn_request *r, unsigned status) {
 
 static void pass(kn_request *r) {
     r->stage = KN_STAGE_UPSTREAM;
+    kn_exchange_set_more_fields(r->x, NULL); /* it has its own */
     kn_request_forward(r, r->g->upstream);
 }
 
@@ -286,44 +287,15 @@ static void serve(kn_request *r) {
         stop_workers_and_pass(r);
 }
 
-/* As the upstream does it, which judges all of its routes alike. */
-static void page_is_judged(void *ctx, const kn_call_result *answer) {
-    kn_request *r = ctx;
-    r->call = NULL;
-    if (answer->end == KN_CALL_ANSWERED && answer->status != 403) {
-        serve(r);
-    } else if (answer->end == KN_CALL_ANSWERED) {
-        kn_exchange_reply(r->x, &(kn_reply){ .status = 403 });
-        finish_unserved(r);
-    } else {
-        refuse(r, 502);
-    }
-}
-
-/* Which pages may ask is the upstream's to say, and it would say so only when a model has been loaded, or workers have
- * been stopped, for a page that may not. */
-static void ask_about_page(kn_request *r, kn_span origin) {
-    kn_call_request question = kn_presence_question;
-    char *field = NULL;
-    r->stage = KN_STAGE_ASKS;
-    if (asprintf(&field, "Origin: %.*s\r\n", (int)origin.len, origin.data) < 0)
-        field = NULL;
-    question.fields = field;
-    bool ok = field && kn_call_start(r->g->upstream, &question, page_is_judged, r, &r->call, NULL);
-    free(field);
-    if (!ok)
-        refuse(r, 502);
-}
-
+/* Before it is judged nothing is loaded for it, and no worker ended. What goes to the upstream without touching a
+ * worker it judges itself. */
 void kn_managed_serve(kn_request *r) {
-    const kn_head *head = kn_exchange_head(r->x);
-    const kn_field *origin = head ? kn_head_find(head, KN_FIELD_ORIGIN, NULL) : NULL;
-    if (r->kind.class == KN_ROUTE_CATALOG || r->naming == KN_NAMING_NOTHING)
+    if (r->kind.class == KN_ROUTE_CATALOG || r->naming == KN_NAMING_NOTHING) {
         pass(r);
-    else if (origin)
-        ask_about_page(r, kn_head_value(head, origin));
-    else
-        serve(r);
+    } else {
+        r->stage = KN_STAGE_ASKS;
+        kn_visitor_judge(r, serve, finish_unserved);
+    }
 }
 
 void kn_managed_left(kn_request *r) {

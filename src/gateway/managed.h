@@ -11,8 +11,8 @@
  * A body that names a model is read into memory first; only then does the request wait for its turn, so that nobody's
  * turn is spent on waiting for a client. How much there is in memory together the server limits.
  *
- * A page that the upstream does not admit is refused before anything is done for it; so the upstream must be there for
- * pages.
+ * A client that the upstream would not have is refused before anything is done for it (visitor.h); so the upstream must
+ * be there for pages.
  *
  * Where the upstream does not answer, models that it was last known to have are served as long as workers have once
  * had them loaded as they should be. Nothing is unloaded for want of an upstream. Internal to the room. */

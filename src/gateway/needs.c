@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/origin.h"
+#include "gateway/room.h"
 #include "gateway/state.h"
 #include "gateway/usage.h"
 #include "workers/workflows.h"
@@ -218,6 +219,13 @@ static void warn_of_state(const kn_config *c, kn_needs *n) {
     kn_needs_note(n, "state_dir", c->state_dir, &why);
 }
 
+static void warn_of_room(const kn_config *c, kn_needs *n) {
+    kn_error why = { 0 };
+    kn_room room = kn_room_find(c);
+    if (kn_room_is_short(c, &room, &why))
+        note(n, "max_connections", &why);
+}
+
 /* ---- workers ---- */
 
 /* Whether the path is that folder or lies in it, whatever they are called. */
@@ -327,6 +335,7 @@ void kn_needs_look(const kn_config *c, kn_needs *ret) {
 void kn_needs_warn(const kn_config *c, kn_needs *ret) {
     ret->count = 0;
     warn_of_state(c, ret);
+    warn_of_room(c, ret);
     warn_of_pictures(c, ret);
 }
 

@@ -8,6 +8,7 @@
 #include "gateway/loaded.h"
 #include "gateway/managed.h"
 #include "gateway/refusal.h"
+#include "gateway/visitor.h"
 
 static kn_work work_of(kn_route_class class) {
     return class == KN_ROUTE_INFERENCE ? KN_WORK_INFERENCE
@@ -27,6 +28,8 @@ static kn_forward how_to_forward(const kn_gateway *g) {
 
 void kn_request_forward(kn_request *r, kn_upstream *u) {
     kn_forward how = how_to_forward(r->g);
+    if (u != r->g->upstream) /* a worker is asked in our name: the upstream has judged the client's */
+        how = (kn_forward){ .upstream_host = true, .no_origin = true };
     how.watch_request = r->kind.observed && !r->compressed;
     how.unhurried = r->kind.file;
     how.drain_ms = r->g->config->stream_idle_timeout_ms;
@@ -89,6 +92,11 @@ static void on_refused(kn_exchange *x, unsigned status, kn_span target) {
         kn_refuse_status(x, kn_route_of(kn_span_of(""), target).dialect, status);
 }
 
+/* It has been answered, and its exchange's end is all that is left of it. */
+static void leave_it(kn_request *r) {
+    (void)r;
+}
+
 static void enter(kn_request *r) {
     kn_lease_enter(r->g->lease, &r->entry, work_of(r->kind.class));
 }
@@ -109,8 +117,8 @@ static void on_request(kn_exchange *x, const kn_head *head) {
     *r = (kn_request){ .entry = { .granted = granted, .refused = refused }, .x = x, .g = g, .kind = kind };
     r->compressed = kn_head_find(head, KN_FIELD_CONTENT_ENCODING, NULL);
     *kn_exchange_user(x) = r;
-    if (g->managed && kn_loaded_is_asked(g, head)) {
-        kn_loaded_answer(r);
+    if (g->managed && kn_loaded_is_asked(head)) {
+        kn_visitor_judge(r, kn_loaded_answer, leave_it);
     } else if (kind.class == KN_ROUTE_EXEMPT) {
         kn_forward how = how_to_forward(g);
         kn_exchange_forward(x, g->upstream, &how);
@@ -174,6 +182,13 @@ static void on_failed(kn_exchange *x, unsigned status) {
     kn_refuse_status(x, r ? r->kind.dialect : KN_DIALECT_OLLAMA, status);
 }
 
+/* Nothing of it is under way but a question about its client. */
+static void drop(kn_request *r) {
+    if (r->call)
+        kn_call_cancel(r->call);
+    free(r);
+}
+
 static void on_end(kn_exchange *x) {
     kn_request *r = *kn_exchange_user(x);
     if (!r)
@@ -185,7 +200,7 @@ static void on_end(kn_exchange *x) {
     else if (r->loaded)
         kn_loaded_give_up(r);
     else
-        free(r);
+        drop(r);
 }
 
 const kn_service kn_proxy_service = {

@@ -38,7 +38,8 @@ typedef struct kn_request {
     kn_catalog_wait catalog;
     kn_call *call;
     kn_crew_job job;
-    kn_loaded *loaded; /* it asks what is loaded */
+    kn_loaded *loaded;                                                            /* it asks what is loaded */
+    void (*admitted)(struct kn_request *r), (*turned_away)(struct kn_request *r); /* visitor.h */
 } kn_request;
 
 /* To the upstream, or to a worker. */

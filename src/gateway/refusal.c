@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/text.h"
 
@@ -23,9 +24,20 @@ static const char *anthropic_type(unsigned status) {
                            : "api_error";
 }
 
+/* Names an error for whoever reports it; nothing else knows it. */
+static const char *print_request_id(char text[32]) {
+    unsigned char random[12] = { 0 };
+    int len = snprintf(text, 32, "req_");
+    if (getrandom(random, sizeof random, GRND_NONBLOCK) != sizeof random)
+        memset(random, 0, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++)
+        len += snprintf(text + len, 32 - (size_t)len, "%02x", random[i]);
+    return text;
+}
+
 /* text: as JSON has it between quotation marks. */
 static void reply(kn_exchange *x, kn_dialect dialect, unsigned status, const char *text, const char *fields) {
-    char body[BODY_BYTES];
+    char body[BODY_BYTES], id[32];
     int len = 0;
     switch (dialect) {
     case KN_DIALECT_OLLAMA: len = snprintf(body, sizeof body, "{\"error\":\"%s\"}", text); break;
@@ -35,8 +47,9 @@ static void reply(kn_exchange *x, kn_dialect dialect, unsigned status, const cha
                      text, openai_type(status));
         break;
     case KN_DIALECT_ANTHROPIC:
-        len = snprintf(body, sizeof body, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"%s\"}}",
-                       anthropic_type(status), text);
+        len = snprintf(body, sizeof body,
+                       "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"%s\"},\"request_id\":\"%s\"}",
+                       anthropic_type(status), text, print_request_id(id));
         break;
     }
     kn_exchange_reply(x, &(kn_reply){ .status = status,

@@ -5,7 +5,7 @@
 struct kn_scanner {
     kn_loop *loop;
     kn_gpu_probe *probe;
-    bool probe_is_out; /* its thread has not come back to the loop yet */
+    bool probe_is_out; /* it will post, or has posted, `probed` */
     bool scanning;
     kn_task probed; /* posted by the probe's thread */
     kn_timer deadline;
@@ -19,6 +19,8 @@ static void finish(kn_scanner *s) {
     if (!s->scanning)
         return;
     kn_loop_timer_stop(&s->deadline);
+    if (s->probe_is_out && kn_gpu_probe_forget(s->probe))
+        s->probe_is_out = false;
     kn_gpu_probe_read(s->probe, &s->report);
     while (s->now) { /* those who come meanwhile wait for the next look */
         kn_scan *scan = s->now;
@@ -54,7 +56,7 @@ static void line_up(kn_scan **list, kn_scan *scan) {
     *list = scan;
 }
 
-/* A probe that hangs since an earlier look is not waited for again. */
+/* Drivers that hang since an earlier look are not waited for again. */
 static void begin(kn_scanner *s) {
     s->scanning = true;
     while (s->later) {

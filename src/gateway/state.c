@@ -66,6 +66,9 @@ bool kn_state_make_folder(const char *path, kn_error *err) {
 }
 
 bool kn_state_folder_is_own(const struct stat *st, kn_error *err) {
+    struct stat top;
+    if (stat("/", &top) == 0 && top.st_dev == st->st_dev && top.st_ino == st->st_ino)
+        return kn_fail(err, KN_E_USAGE, "is the root of all folders; a folder of its own is needed");
     if (st->st_uid != geteuid())
         return kn_fail(err, KN_E_USAGE, "belongs to another user; give each user a folder of their own");
     if (st->st_mode & (S_IWGRP | S_IWOTH))

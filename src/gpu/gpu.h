@@ -7,8 +7,8 @@
  *     host.h     the machine's own memory
  *
  * It looks and never touches: nothing is loaded, freed or configured. What is not known is "unknown" with its reason,
- * never zero and never free. Drivers can hang, so a probe runs in a thread of its own that nobody waits for: at most
- * one at a time, however often it is asked for, and what it has found by the deadline counts. */
+ * never zero and never free. Drivers can hang, so each kind of them is asked in a thread of its own that nobody waits
+ * for: at most one at a time, however often it is asked for, and what they have found by the deadline counts. */
 #ifndef KN_GPU_GPU_H
 #define KN_GPU_GPU_H
 
@@ -79,28 +79,32 @@ kn_gpu_device *kn_gpu_device_at(kn_gpu_report *r, const kn_pci_address *pci);
 /* Whether the numbers of a device can be true together; what cannot is made unknown. */
 bool kn_gpu_check_numbers(kn_gpu_device *d);
 
-/* Asks all drivers in turn and waits for each. */
+/* Asks all drivers, each kind of them apart. */
 typedef struct kn_gpu_probe kn_gpu_probe;
 
 /* root: in front of /sys and /dev, for tests; else "". */
 bool kn_gpu_probe_new(const char *root, kn_gpu_probe **ret, kn_error *err);
 
-/* A thread that hangs in a driver is left behind, with what it needs. */
+/* Threads that hang in a driver are left behind, with what they need. */
 void kn_gpu_probe_free(kn_gpu_probe *p);
 
 typedef enum kn_gpu_start {
     KN_GPU_STARTED,
-    KN_GPU_BUSY, /* the last probe has not come back yet; no other is started */
+    KN_GPU_BUSY, /* no driver has come back yet from an earlier look; none is asked again */
     KN_GPU_NO_THREAD,
 } kn_gpu_start;
 
-/* done (may be NULL): called in the probe's thread when it is through, and never after kn_gpu_probe_free. */
+/* Asks those drivers that have come back from earlier looks. done (may be NULL): called in a thread of the probe when
+ * they are through, and never after kn_gpu_probe_free or another start. */
 kn_gpu_start kn_gpu_probe_start(kn_gpu_probe *p, void (*done)(void *ctx), void *ctx);
 
-/* Waits at most so long; true if the probe is through. */
+/* `done` does not come any more. False: it has come already. */
+bool kn_gpu_probe_forget(kn_gpu_probe *p);
+
+/* Waits at most so long; true if all that were asked at the last start are through. */
 bool kn_gpu_probe_wait(kn_gpu_probe *p, unsigned ms);
 
-/* What has been found by now. Of a probe that is not through the rest is reported as late. */
+/* What has been found by now. Of a driver that is not through the rest is reported as late. */
 void kn_gpu_probe_read(kn_gpu_probe *p, kn_gpu_report *ret);
 
 #endif

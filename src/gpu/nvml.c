@@ -167,8 +167,7 @@ void kn_nvml_ask(kn_gpu_report *r, unsigned index) {
         kn_gpu_add_problem(r, probe, "inconsistent_numbers", &pci);
 }
 
-/* Cards that the kernel knows and the library does not. */
-static void give_up_others(kn_gpu_report *r) {
+void kn_nvml_give_up_others(kn_gpu_report *r) {
     for (size_t i = 0; i < r->count; i++) {
         kn_gpu_device *d = &r->devices[i];
         if (strcmp(d->driver, "nvidia") != 0 || d->observation != KN_GPU_TIMEOUT)
@@ -205,12 +204,10 @@ bool kn_nvml_begin(kn_gpu_report *r, unsigned *ret_count) {
         return true;
     else
         pthread_mutex_unlock(&in_use);
-    give_up_others(r);
     return false;
 }
 
-void kn_nvml_end(kn_gpu_report *r) {
+void kn_nvml_end(void) {
     nvml.shutdown();
     pthread_mutex_unlock(&in_use);
-    give_up_others(r);
 }

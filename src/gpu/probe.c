@@ -1,4 +1,5 @@
-/* The probe: one thread at a time that asks the drivers in turn, and tells after each step what it has found. */
+/* The probe: a thread for each kind of driver, so that one that hangs takes nothing of what the others can tell. Each
+ * asks its cards in turn, and tells after each step what it has found. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,15 +10,27 @@
 #include "gpu/gpu.h"
 #include "gpu/nvml.h"
 
-/* Shared by the owner and the thread; the last of the two frees it. */
+static const char amdgpu[] = "amdgpu", xe[] = "xe", nvidia[] = "nvidia";
+
+enum { KERNEL, XE, NVML, LANES }; /* KERNEL: which cards there are, and what its files say of them */
+static const char *const names[LANES] = { [KERNEL] = "drm", [XE] = "drm-xe", [NVML] = "nvml" };
+
+typedef struct lane {
+    kn_gpu_probe *probe;
+    bool running;
+    unsigned look;      /* in which it was started */
+    const char *asking; /* whom, while running */
+    kn_gpu_report found;
+} lane;
+
+/* Shared by the owner and the threads; the last of them frees it. */
 struct kn_gpu_probe {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned holders;
-    bool running;
-    const char *asking; /* which driver it is, while running */
-    kn_gpu_report found;
-    void (*done)(void *ctx);
+    unsigned look, out; /* the last one, and how many lanes it still waits for */
+    lane lanes[LANES];
+    void (*done)(void *ctx); /* NULL: nobody is to be told, or has been */
     void *ctx;
     char *root;
 };
@@ -42,6 +55,8 @@ bool kn_gpu_probe_new(const char *root, kn_gpu_probe **ret, kn_error *err) {
     kn_condition_init(&p->changed);
     pthread_mutex_init(&p->lock, NULL);
     p->holders = 1;
+    for (size_t i = 0; i < LANES; i++)
+        p->lanes[i].probe = p;
     *ret = p;
     return true;
 }
@@ -54,83 +69,163 @@ void kn_gpu_probe_free(kn_gpu_probe *p) {
     release(p);
 }
 
-/* What is known so far may be read from now on; `next` is asked after this. */
-static void publish(kn_gpu_probe *p, const kn_gpu_report *r, const char *next) {
+bool kn_gpu_probe_forget(kn_gpu_probe *p) {
     pthread_mutex_lock(&p->lock);
-    p->found = *r;
-    p->asking = next;
+    bool was_to_come = p->done;
+    p->done = NULL;
     pthread_mutex_unlock(&p->lock);
+    return was_to_come;
 }
 
-static void *ask_everybody(void *arg) {
-    kn_gpu_probe *p = arg;
-    kn_gpu_report r = { 0 };
-    kn_drm_find(p->root, &r);
-    for (size_t i = 0; i < r.count; i++) {
-        publish(p, &r, strcmp(r.devices[i].driver, "amdgpu") == 0 ? "amdgpu-sysfs" : "drm-xe");
-        kn_drm_ask(p->root, &r, &r.devices[i]);
-    }
-    publish(p, &r, "nvml");
-    unsigned count = 0;
-    if (kn_nvml_begin(&r, &count)) {
-        for (unsigned i = 0; i < count; i++) {
-            kn_nvml_ask(&r, i);
-            publish(p, &r, "nvml");
-        }
-        kn_nvml_end(&r);
-    }
+/* What is known so far may be read from now on; `next` is asked after this. */
+static void publish(lane *l, const kn_gpu_report *r, const char *next) {
+    pthread_mutex_lock(&l->probe->lock);
+    l->found = *r;
+    l->asking = next;
+    pthread_mutex_unlock(&l->probe->lock);
+}
 
+/* Asks the kernel's drivers of this name; asked: what the question is called. */
+static void ask_drm(lane *l, kn_gpu_report *r, const char *driver, const char *asked) {
+    const char *root = l->probe->root;
+    kn_drm_find(root, r);
+    for (size_t i = 0; i < r->count; i++) {
+        if (strcmp(r->devices[i].driver, driver) != 0)
+            continue;
+        publish(l, r, asked);
+        kn_drm_ask(root, r, &r->devices[i]);
+    }
+}
+
+static void ask_nvml(lane *l, kn_gpu_report *r) {
+    unsigned count = 0;
+    if (!kn_nvml_begin(r, &count))
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        kn_nvml_ask(r, i);
+        publish(l, r, names[NVML]);
+    }
+    kn_nvml_end();
+}
+
+/* The last one that a look waits for tells its owner. */
+static void end(lane *l, const kn_gpu_report *r) {
+    kn_gpu_probe *p = l->probe;
     pthread_mutex_lock(&p->lock);
-    p->found = r;
-    p->asking = NULL;
-    p->running = false;
+    l->found = *r;
+    l->asking = NULL;
+    l->running = false;
     pthread_cond_broadcast(&p->changed);
-    if (p->done)
+    bool is_last = l->look == p->look && --p->out == 0;
+    if (is_last && p->done)
         p->done(p->ctx);
+    if (is_last)
+        p->done = NULL;
     release(p);
+}
+
+static void *run(void *arg) {
+    lane *l = arg;
+    kn_gpu_report r = { 0 };
+    switch (l - l->probe->lanes) {
+    case KERNEL: ask_drm(l, &r, amdgpu, "amdgpu-sysfs"); break;
+    case XE: ask_drm(l, &r, xe, names[XE]); break;
+    case NVML: ask_nvml(l, &r); break;
+    }
+    end(l, &r);
     return NULL;
 }
 
-kn_gpu_start kn_gpu_probe_start(kn_gpu_probe *p, void (*done)(void *ctx), void *ctx) {
+/* What was measured before a driver began to hang is not so now. */
+static void forget_numbers(kn_gpu_report *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        kn_gpu_device *d = &r->devices[i];
+        if (d->observation != KN_GPU_OK)
+            continue;
+        d->total = d->used = d->free = d->reserved = (kn_gpu_bytes){ 0 };
+        d->used_includes_reserved = false;
+        d->source = KN_GPU_SOURCE_NONE;
+        d->observation = KN_GPU_TIMEOUT;
+    }
+}
+
+static bool start_lane(lane *l, const pthread_attr_t *attributes) {
+    kn_gpu_probe *p = l->probe;
     pthread_t thread;
+    l->found = (kn_gpu_report){ 0 };
+    l->asking = names[l - p->lanes];
+    l->look = p->look;
+    l->running = pthread_create(&thread, attributes, run, l) == 0;
+    p->holders += l->running;
+    p->out += l->running;
+    if (l->running)
+        return true;
+    l->asking = NULL;
+    kn_gpu_add_problem(&l->found, names[l - p->lanes], "no_thread", NULL);
+    return false;
+}
+
+kn_gpu_start kn_gpu_probe_start(kn_gpu_probe *p, void (*done)(void *ctx), void *ctx) {
     pthread_attr_t attributes;
     kn_gpu_start start = KN_GPU_BUSY;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_mutex_lock(&p->lock);
-    if (!p->running) {
-        p->found = (kn_gpu_report){ 0 };
-        p->asking = "drm";
-        p->done = done;
-        p->ctx = ctx;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        p->running = pthread_create(&thread, &attributes, ask_everybody, p) == 0;
-        pthread_attr_destroy(&attributes);
-        p->holders += p->running;
-        start = p->running ? KN_GPU_STARTED : KN_GPU_NO_THREAD;
-        if (!p->running) {
-            p->asking = NULL;
-            kn_gpu_add_problem(&p->found, "drm", "no_thread", NULL);
-        }
+    p->look++;
+    p->out = 0;
+    for (lane *l = p->lanes; l < p->lanes + LANES; l++) {
+        if (l->running)
+            forget_numbers(&l->found);
+        else if (start_lane(l, &attributes))
+            start = KN_GPU_STARTED;
+        else if (start == KN_GPU_BUSY)
+            start = KN_GPU_NO_THREAD;
     }
+    p->done = start == KN_GPU_STARTED ? done : NULL;
+    p->ctx = ctx;
     pthread_mutex_unlock(&p->lock);
+    pthread_attr_destroy(&attributes);
     return start;
 }
 
 bool kn_gpu_probe_wait(kn_gpu_probe *p, unsigned ms) {
     struct timespec until = kn_moment_in_ms(ms);
     pthread_mutex_lock(&p->lock);
-    while (p->running && pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT) {
+    while (p->out && pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT) {
     }
-    bool through = !p->running;
+    bool through = !p->out;
     pthread_mutex_unlock(&p->lock);
     return through;
 }
 
+/* Adds the cards of one driver, and what was wrong with them. */
+static void add(kn_gpu_report *all, const kn_gpu_report *r, const char *driver, const char *probe) {
+    for (size_t i = 0; i < r->count; i++) {
+        const kn_gpu_device *d = &r->devices[i];
+        kn_gpu_device *to = strcmp(d->driver, driver) == 0 ? kn_gpu_device_at(all, &d->pci) : NULL;
+        if (!to)
+            continue;
+        char node[sizeof to->node];
+        memcpy(node, to->node, sizeof node);
+        *to = *d;
+        memcpy(to->node, node, sizeof node);
+    }
+    for (size_t i = 0; i < r->problem_count; i++) {
+        const kn_gpu_problem *p = &r->problems[i];
+        if (strcmp(p->probe, probe) == 0)
+            kn_gpu_add_problem(all, p->probe, p->code, p->pci.text[0] ? &p->pci : NULL);
+    }
+}
+
 void kn_gpu_probe_read(kn_gpu_probe *p, kn_gpu_report *ret) {
     pthread_mutex_lock(&p->lock);
-    *ret = p->found;
-    const char *asking = p->asking;
+    *ret = p->lanes[KERNEL].found;
+    add(ret, &p->lanes[XE].found, xe, names[XE]);
+    add(ret, &p->lanes[NVML].found, nvidia, names[NVML]);
+    if (p->look && !p->lanes[NVML].running)
+        kn_nvml_give_up_others(ret);
+    for (const lane *l = p->lanes; l < p->lanes + LANES; l++)
+        if (l->asking)
+            kn_gpu_add_problem(ret, l->asking, "timeout", NULL);
     pthread_mutex_unlock(&p->lock);
-    if (asking)
-        kn_gpu_add_problem(ret, asking, "timeout", NULL);
 }

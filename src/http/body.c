@@ -1,6 +1,18 @@
 #include "http/body.h"
 
-enum state { SIZE, EXTENSION, SIZE_END, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_LINE, TRAILER_LF, LAST_LF };
+enum state {
+    SIZE,
+    EXTENSION,
+    SIZE_END,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER,
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
+    LAST_LF
+};
 
 enum { SIZE_DIGITS_MAX = 15 }; /* keeps sums of sizes far from overflow */
 
@@ -49,9 +61,13 @@ static bool framing_char(kn_body *b, char c) {
     case DATA_CR: b->state = DATA_LF; return c == '\r';
     case DATA_LF: b->state = SIZE; return c == '\n';
     case TRAILER: /* at the start of a line */
-        b->state = c == '\r' ? LAST_LF : TRAILER_LINE;
-        return c == '\r' || (is_text(c) && ++b->used <= KN_HTTP_TRAILERS_MAX);
-    case TRAILER_LINE:
+        b->state = c == '\r' ? LAST_LF : TRAILER_NAME;
+        return c == '\r' || (kn_is_token_char(c) && ++b->used <= KN_HTTP_TRAILERS_MAX);
+    case TRAILER_NAME:
+        if (c == ':')
+            b->state = TRAILER_VALUE;
+        return (c == ':' || kn_is_token_char(c)) && ++b->used <= KN_HTTP_TRAILERS_MAX;
+    case TRAILER_VALUE:
         if (c == '\r')
             b->state = TRAILER_LF;
         return c == '\r' || (is_text(c) && ++b->used <= KN_HTTP_TRAILERS_MAX);

@@ -1,7 +1,7 @@
 /* Bodies of HTTP/1.1 messages: takes the framing away, piece by piece, however the bytes are cut.
  *
- * Chunk extensions and trailers are checked, counted and dropped. Anything else that is not exactly as RFC 9112 writes
- * it ends the message as broken. */
+ * Chunk extensions and trailers, which must be field lines, are checked, counted and dropped. Anything else that is not
+ * exactly as RFC 9112 writes it ends the message as broken. */
 #ifndef KN_HTTP_BODY_H
 #define KN_HTTP_BODY_H
 

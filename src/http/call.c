@@ -15,7 +15,8 @@ struct kn_call {
     kn_task task;
     kn_call_done *done; /* NULL: cancelled */
     void (*data)(void *ctx, kn_span data);
-    bool is_heard; /* data is being called */
+    void (*head)(void *ctx, const kn_head *head);
+    bool is_heard; /* one of the two is being called */
     void *ctx;
     kn_call_end end;
     unsigned status;
@@ -55,8 +56,13 @@ static void answer_writable(void *ctx) {
 
 static void answer_head(void *ctx, const kn_head *head) {
     kn_call *c = ctx;
-    if (head->status >= 200)
-        c->status = head->status;
+    if (head->status < 200)
+        return;
+    c->status = head->status;
+    c->is_heard = true;
+    if (c->head && !c->task.run)
+        c->head(c->ctx, head);
+    c->is_heard = false;
 }
 
 static void answer_data(void *ctx, kn_span data) {
@@ -97,14 +103,17 @@ static void write_field(kn_writer *w, const char *name, const char *value) {
 }
 
 /* One piece: the head, then the body. */
-static bool send_request(kn_call *c, const kn_call_request *r, const kn_address *host) {
+static bool send_request(kn_call *c, const kn_call_request *r, const kn_address *address) {
     const kn_span body = r->type ? r->body : r->json ? kn_span_of(r->json) : (kn_span){ NULL, 0 };
     kn_writer w = { c->http->write, 0, KN_HTTP_WRITE_MAX, false };
     kn_write_text(&w, r->method);
     kn_write_text(&w, " ");
     kn_write_text(&w, r->target);
     kn_write_text(&w, " HTTP/1.1\r\nHost: ");
-    kn_write_host(&w, host);
+    if (r->host.data)
+        kn_write(&w, r->host.data, r->host.len);
+    else
+        kn_write_host(&w, address);
     write_field(&w, "\r\nAccept: ", r->accept ? r->accept : "application/json");
     if (r->fields)
         kn_write_text(&w, r->fields);
@@ -130,7 +139,9 @@ bool kn_call_start(kn_upstream *u, const kn_call_request *r, kn_call_done *done,
     kn_call *c = calloc(1, sizeof *c);
     if (!c)
         return kn_fail_nomem(err, sizeof *c);
-    *c = (kn_call){ .http = kn_upstream_http(u), .done = done, .data = r->data, .ctx = ctx, .timer.fired = late };
+    *c = (kn_call){
+        .http = kn_upstream_http(u), .done = done, .data = r->data, .head = r->head, .ctx = ctx, .timer.fired = late
+    };
     kn_buf_init(&c->body, r->answer_limit);
     const kn_address *address = kn_upstream_address(u);
     c->link = kn_link_open(u, &owner, c, !strcmp(r->method, "HEAD"));

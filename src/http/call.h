@@ -19,6 +19,7 @@ typedef enum kn_call_end {
 
 typedef struct kn_call_request {
     const char *method, *target;
+    kn_span host;       /* data NULL: the upstream's own address */
     const char *accept; /* NULL: application/json */
     const char *fields; /* further lines, each with its CR LF; NULL: none */
     const char *json;   /* body; NULL: none … */
@@ -28,6 +29,9 @@ typedef struct kn_call_request {
     /* NULL: the answer is collected. Else that of 200 comes piece by piece as it is received, without a limit; the
      * workspace is in use meanwhile, so that nothing may be sent from within. */
     void (*data)(void *ctx, kn_span data);
+    /* NULL: of no interest. Else it sees the head of the answer before anything else comes of it; as with `data`
+     * nothing may be sent from within. */
+    void (*head)(void *ctx, const kn_head *head);
     uint64_t within_ms; /* for everything */
 } kn_call_request;
 

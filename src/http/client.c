@@ -125,7 +125,8 @@ static void reset(kn_exchange *x) {
     kn_buf_init(&x->collected, 0);
     kn_buf_free(&x->stream);
     kn_buf_init(&x->stream, 0);
-    x->head = x->reply = NULL;
+    free(x->more_fields);
+    x->head = x->reply = x->more_fields = NULL;
     x->head_is_live = x->has_collected = x->head_waits = false;
     x->stream_has_len = x->stream_ended = false;
     x->answer_chunked = x->answer_until_close = x->answer_begun = x->answer_complete = x->client_done = false;

@@ -62,12 +62,14 @@ struct kn_exchange {
 
     char *reply; /* lines of its head, then its body */
     size_t reply_head_len, reply_len;
-    kn_buf stream; /* of a stream: what is to be sent next */
+    kn_buf stream;     /* of a stream: what is to be sent next */
+    char *more_fields; /* of any answer; NULL: none */
 
     kn_exchange_facts facts;
     uint32_t most; /* to be read at once */
     uint8_t phase, decision;
     uint8_t minor;         /* of the request's version */
+    bool trusted;          /* its client has shown who it is, in this exchange or before */
     bool active;           /* between `request` and `end` */
     bool in_callback;      /* the service is being asked: its decision is looked at afterwards */
     bool head_is_live;     /* it is still where it was read */

@@ -50,10 +50,17 @@ void kn_exchange_hand_over(kn_exchange *x, const kn_service *service) {
     x->service = service;
 }
 
+bool kn_exchange_set_more_fields(kn_exchange *x, const char *fields) {
+    free(x->more_fields);
+    x->more_fields = fields ? strdup(fields) : NULL;
+    return x->more_fields || !fields;
+}
+
 /* The answer without what depends on the connection: that is known when it is sent. */
 static bool make_answer(kn_exchange *x, const kn_reply *r, bool has_len, size_t body_len) {
     const char *fields = r->fields ? r->fields : "", *type = r->type ? r->type : "";
-    size_t room = 256 + strlen(fields) + strlen(type);
+    const char *more = x->more_fields ? x->more_fields : "";
+    size_t room = 256 + strlen(fields) + strlen(more) + strlen(type);
     x->reply = malloc(room + body_len);
     if (!x->reply) {
         x->broken = true; /* without memory for an answer there is nothing to do but to close */
@@ -77,6 +84,7 @@ static bool make_answer(kn_exchange *x, const kn_reply *r, bool has_len, size_t 
     }
     kn_write_text(&w, "\r\n");
     kn_write_text(&w, fields);
+    kn_write_text(&w, more);
     x->reply_head_len = w.len;
     x->facts.status = r->status;
     return true;
@@ -150,6 +158,10 @@ void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect) {
 
 kn_problem_writer *kn_exchange_dialect(const kn_exchange *x) {
     return x->dialect;
+}
+
+void kn_exchange_trust(kn_exchange *x) {
+    x->trusted = true;
 }
 
 void *kn_exchange_listener(const kn_exchange *x) {

@@ -30,6 +30,7 @@ const char *kn_upstream_end_name(kn_upstream_end end);
 
 typedef struct kn_forward {
     bool upstream_host;  /* send the upstream's own address as Host; else what the client sent */
+    bool no_origin;      /* leave out what page it comes from: others have judged that */
     bool watch_request;  /* show the service the data of the request … */
     bool watch_response; /* … and of the answer */
     bool unhurried;      /* the client may be waited for however long, as long as it is fast enough (patience.h) */
@@ -50,6 +51,12 @@ typedef struct kn_reply {
     const void *body;
     size_t len;
 } kn_reply;
+
+enum { KN_MORE_FIELDS_MAX = 4 << 10 };
+
+/* Lines (each with its CR LF, together at most KN_MORE_FIELDS_MAX bytes) for the head of whatever answer comes, an
+ * upstream's or one of ours; NULL: none after all. False: memory is out. */
+bool kn_exchange_set_more_fields(kn_exchange *x, const char *fields);
 
 /* Answers the request; everything is copied. The rest of its body is not read. In `failed` and `refused` this replaces
  * the server's own answer; the status should be the one that was told. */
@@ -86,6 +93,9 @@ struct kn_problem;
 typedef void kn_problem_writer(kn_exchange *x, const struct kn_problem *p);
 void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect);
 kn_problem_writer *kn_exchange_dialect(const kn_exchange *x);
+
+/* The client has shown who it is: from now on its connection yields to no other one (server.h). */
+void kn_exchange_trust(kn_exchange *x);
 
 void *kn_exchange_listener(const kn_exchange *x); /* the ctx of its listener */
 void **kn_exchange_user(kn_exchange *x);          /* the service's own, NULL at `request` */

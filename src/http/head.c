@@ -50,6 +50,10 @@ int kn_hex_digit(char c) {
     return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
+bool kn_is_token_char(char c) {
+    return has(&token_chars, c);
+}
+
 bool kn_span_is(kn_span s, const char *text) {
     return s.len == strlen(text) && !memcmp(s.data, text, s.len);
 }

@@ -35,6 +35,9 @@ kn_span kn_span_of(const char *text);
 /* 0 to 15, or -1. */
 int kn_hex_digit(char c);
 
+/* Whether names of fields may have it. */
+bool kn_is_token_char(char c);
+
 /* Fields whose names mean something to somebody here. */
 typedef enum kn_field_id {
     KN_FIELD_OTHER,

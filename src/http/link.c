@@ -24,7 +24,8 @@ struct kn_link {
     void *ctx;
     uint64_t drain_until_ms; /* 0: somebody waits for the answer */
     uint64_t idle_since_ms;
-    uint32_t most; /* to be read at once */
+    uint64_t asked_ms; /* when the last byte of the request went, or it was to be connected */
+    uint32_t most;     /* to be read at once */
     uint8_t state;
     uint8_t interim;
     uint8_t end;   /* what to tell the owner, in state ENDING */
@@ -125,7 +126,7 @@ static void arrange(kn_link *k) {
         break;
     case HEAD:
         wanted = (k->paused ? 0 : EPOLLIN) | (k->socket.held ? EPOLLOUT : 0);
-        due = now + limits->head_ms;
+        due = k->asked_ms + limits->head_ms; /* whatever comes before it */
         break;
     case BODY:
         wanted = (k->paused ? 0 : EPOLLIN) | (k->socket.held ? EPOLLOUT : 0);
@@ -242,8 +243,15 @@ kn_link *kn_link_open(kn_upstream *u, const kn_link_owner *owner, void *ctx, boo
     k->interim = 0;
     k->most = KN_HTTP_READ_MIN;
     k->drain_until_ms = 0;
+    k->asked_ms = kn_loop_now_ms(u->loop);
     k->scan = (kn_head_scan){ 0 };
     return k;
+}
+
+/* Bytes of the request went. */
+static void note_sent(kn_link *k) {
+    k->sent = true;
+    k->asked_ms = kn_loop_now_ms(k->upstream->loop);
 }
 
 /* Nothing more can be sent. What the upstream has answered may still lie in the socket, for example why it closed, so
@@ -267,7 +275,8 @@ void kn_link_send(kn_link *k, kn_batch *b) {
     } else if (!good) {
         become_deaf(k);
     }
-    k->sent = k->sent || went;
+    if (went)
+        note_sent(k);
     arrange(k);
 }
 
@@ -452,7 +461,8 @@ static void ready(kn_watch *w, uint32_t events) {
         bool went = false;
         if (!kn_socket_flush(&k->socket, &went))
             become_deaf(k);
-        k->sent = k->sent || went;
+        if (went)
+            note_sent(k);
         arrange(k);
         if (!had_room && kn_link_has_room(k))
             k->owner->writable(k->ctx);

@@ -6,8 +6,8 @@
  * workspace; each side is read only while the other has taken everything. */
 
 enum {
-    COLLECTED_PIECE = 128 << 10, /* of a collected body, sent in one go */
-    ADDED_MAX = 1 << 10,         /* bytes that we add to a head */
+    COLLECTED_PIECE = 128 << 10,                /* of a collected body, sent in one go */
+    ADDED_MAX = (1 << 10) + KN_MORE_FIELDS_MAX, /* bytes that we add to a head */
 };
 
 static void answer_writable(void *ctx);
@@ -60,6 +60,7 @@ void kn_relay_begin(kn_exchange *x, const kn_head *h) {
     }
     kn_rewrite how = {
         .host = x->how.upstream_host || !kn_head_find(h, KN_FIELD_HOST, NULL) ? kn_upstream_address(x->upstream) : NULL,
+        .drop_origin = x->how.no_origin,
         .drop_expect = x->has_collected || !x->minor,
         .chunked = h->framing == KN_BODY_CHUNKED,
     };
@@ -173,6 +174,7 @@ static void answer_head(void *ctx, const kn_head *h) {
     kn_rewrite how = { 0 };
     if (!interim) {
         how = frame_answer(x, h);
+        how.more_fields = x->more_fields;
         x->answer_begun = true;
         x->facts.status = h->status;
     }

@@ -127,9 +127,20 @@ void kn_server_collected_less(kn_server *s, size_t bytes) {
 
 /* ---- accepting ---- */
 
+/* The newest clients come first. Whoever is served has shown who it is, or is answered at once. */
+static bool make_room(kn_server *s) {
+    kn_exchange *oldest = NULL;
+    for (kn_exchange *x = s->limits.yields ? s->clients : NULL; x; x = x->next)
+        if (!x->active && !x->trusted)
+            oldest = x;
+    if (oldest)
+        kn_client_leave(oldest);
+    return oldest;
+}
+
 static bool has_room_for(kn_server *s, const kn_address *peer, kn_peer **ret) {
     *ret = NULL;
-    if (s->connections >= s->limits.connections)
+    if (s->connections >= s->limits.connections && !make_room(s))
         return false;
     unsigned most = kn_address_is_loopback(peer) ? s->limits.connections_per_loopback : s->limits.connections_per_peer;
     if (!most)

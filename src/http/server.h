@@ -46,7 +46,8 @@ struct kn_service {
 
 /* Limits in milliseconds and connections; kn_server_limits_default is what the gateway's documents promise. */
 typedef struct kn_server_limits {
-    unsigned connections;              /* of clients at a time; more are closed at once */
+    unsigned connections; /* of clients at a time; more are closed at once, … */
+    bool yields; /* … unless one can go that asks nothing and is not trusted (exchange.h): the oldest of them goes */
     unsigned connections_per_peer;     /* from one address other than loopback */
     unsigned connections_per_loopback; /* from one loopback address, which may be that of a proxy; 0: no such limit */
     uint64_t head_ms;                  /* from the first byte of a head to its last, however it trickles */

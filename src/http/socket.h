@@ -14,7 +14,7 @@
 enum {
     KN_BATCH_PARTS = 64,
     KN_HTTP_READ_MIN = 16 << 10,                      /* how much is read from a peer of which nothing is known */
-    KN_HTTP_WRITE_MAX = KN_HTTP_HEAD_MAX + (4 << 10), /* a head as it is passed on, with what we add */
+    KN_HTTP_WRITE_MAX = KN_HTTP_HEAD_MAX + (8 << 10), /* a head as it is passed on, with what we add */
 };
 
 /* Bytes to be sent in one go, still where they were read: `parts` point into the workspace or elsewhere and are used up

@@ -14,7 +14,7 @@ typedef struct kn_upstream_limits {
     unsigned idle_connections; /* kept at most */
     uint64_t idle_ms;          /* and for so long */
     uint64_t connect_ms;
-    uint64_t head_ms;  /* from the last byte of the request that was sent to the head of the answer */
+    uint64_t head_ms;  /* from the last byte of the request that was sent to the head of the answer; 1xx is none */
     uint64_t stall_ms; /* between two pieces of the answer, while it is being read */
 } kn_upstream_limits;
 

@@ -36,6 +36,8 @@ void kn_write_host(kn_writer *w, const kn_address *a) {
 static bool is_passed_on(const kn_head *h, const kn_field *f, const kn_rewrite *how) {
     if (f->id == KN_FIELD_HOST)
         return !how->host;
+    if (f->id == KN_FIELD_ORIGIN && how->drop_origin)
+        return false;
     if (f->id == KN_FIELD_EXPECT)
         return !how->drop_expect;
     return !kn_field_is_hop_by_hop(h, f);
@@ -55,6 +57,8 @@ static void write_fields(kn_writer *w, const kn_head *h, const kn_rewrite *how) 
         end = i + 1 < h->field_count ? h->fields[i + 1].name : (uint32_t)h->len - 2;
     }
     kn_write(w, h->data + start, end - start);
+    if (how->more_fields)
+        kn_write_text(w, how->more_fields);
     if (how->chunked)
         kn_write_text(w, "Transfer-Encoding: chunked\r\n");
     if (how->close)

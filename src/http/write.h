@@ -24,10 +24,12 @@ void kn_write_host(kn_writer *w, const kn_address *a); /* as the value of Host *
 /* What differs from the head that came. */
 typedef struct kn_rewrite {
     const kn_address *host; /* to be sent as Host; NULL: the client's */
-    bool drop_expect;       /* the client was told to go on already */
-    bool chunked;           /* Transfer-Encoding: chunked */
-    bool close;             /* Connection: close */
-    bool keep_alive;        /* Connection: keep-alive, for clients of HTTP/1.0 */
+    bool drop_origin;
+    bool drop_expect;        /* the client was told to go on already */
+    bool chunked;            /* Transfer-Encoding: chunked */
+    bool close;              /* Connection: close */
+    bool keep_alive;         /* Connection: keep-alive, for clients of HTTP/1.0 */
+    const char *more_fields; /* lines; NULL: none */
 } kn_rewrite;
 
 void kn_write_request(kn_writer *w, const kn_head *h, const kn_rewrite *how);

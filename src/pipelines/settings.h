@@ -52,7 +52,8 @@ typedef struct kn_settings {
 
 /* What is not given comes from the defaults (models.toml), then from the variant; the size first from the given
  * pictures, init_image or else the first reference. A mask works on the picture as large as it is, if need be with a
- * margin that is cut off again. The wish' texts and pictures must outlive the settings. */
+ * margin that is cut off again. The wish' texts and pictures must outlive the settings. An error about one setting
+ * begins with its name ("steps 300 is …"), by which others find it. */
 bool kn_settings_make(const kn_wish *wish, const kn_generation_defaults *defaults, const kn_architecture *a,
                       const kn_variant *v, kn_settings *ret, kn_error *err);
 void kn_settings_free(kn_settings *s); /* needed where something is inpainted; settings may be zeroed */

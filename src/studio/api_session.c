@@ -62,16 +62,20 @@ static bool is_safe(kn_span method) {
 }
 
 bool kn_api_admits(kn_api *a, kn_exchange *x, const kn_head *head) {
-    if (kn_guard_has_token(&a->guard, head))
+    if (kn_guard_has_token(&a->guard, head)) {
+        kn_exchange_trust(x);
         return true;
+    }
     bool tried = kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL);
     const kn_session *s = tried ? NULL : session_of(a, head);
     if (!s) {
         kn_guard_refuse(&a->guard, x, tried || cookie_of(head).data);
         return false;
     }
-    if (is_safe(head->method) || has_csrf(a, head, s))
+    if (is_safe(head->method) || has_csrf(a, head, s)) {
+        kn_exchange_trust(x);
         return true;
+    }
     kn_reply_problem(x, &(kn_problem){ .status = 403,
                                        .code = "csrf_missing",
                                        .title = "The page's own secret is missing or wrong",

@@ -108,7 +108,9 @@ static void take_prompt(struct reading *r, size_t min, char **ret) {
     size_t len = 0;
     take_text(r, min, KN_RECIPE_PROMPT_CHARACTERS, ret);
     const char *lora = *ret ? kn_recipe_lora(*ret, &len) : NULL;
-    if (lora)
+    if (lora && r->plain) /* refusals of these hold nothing of a prompt */
+        kn_form_fail(&r->form, KN_E_UNSUPPORTED, "no LoRA can be used in prompts");
+    else if (lora)
         kn_form_fail(&r->form, KN_E_UNSUPPORTED, "there is no LoRA '%s'; none can be used in prompts",
                      kn_quote(lora, len).text);
 }
@@ -150,8 +152,10 @@ static void take_seed(struct reading *r) {
     kn_json_text text = { "", 0 };
     char digits[24] = "";
     uint64_t seed = 0;
-    bool is_read = kn_json_peek(j) == '"' || r->plain ? kn_form_text(&r->form, 1, sizeof digits - 1, &text)
-                                                      : kn_json_skip(j, &text);
+    bool is_text = kn_json_peek(j) == '"';
+    if (r->plain && !is_text && !j->failed)
+        kn_form_fail(&r->form, KN_E_FORMAT, "digits in quotes are expected, as in \"42\", so that none is lost");
+    bool is_read = is_text ? kn_form_text(&r->form, 1, sizeof digits - 1, &text) : kn_json_skip(j, &text);
     if (!is_read)
         return;
     if (text.len < sizeof digits)
@@ -159,7 +163,8 @@ static void take_seed(struct reading *r) {
     if (strcmp(digits, "-1") == 0 && !r->plain)
         return;
     if (!kn_parse_u64(digits, &seed) || seed > INT64_MAX)
-        kn_form_fail(&r->form, KN_E_RANGE, "a whole number from 0 to 9223372036854775807 is expected, or -1 for any");
+        kn_form_fail(&r->form, KN_E_RANGE, "a whole number from 0 to 9223372036854775807 is expected%s",
+                     r->plain ? "" : ", or -1 for any");
     r->recipe.seed = seed;
     r->recipe.seed_given = true;
 }

@@ -211,6 +211,9 @@ class Checking(Case):
         self.finds(f"state_dir: '{self.state}': is not a folder")
         self.finds(f"state_dir: '{self.state}/a/b': cannot be made: '{self.state}' is not a folder",
                    state_dir=f"{self.state}/a/b")
+        link_to("/")(self.folder / "top")
+        for top in "/", str(self.folder / "top"):
+            self.finds(f"state_dir: '{top}': is the root of all folders", state_dir=top)
         self.state.unlink()
         self.state.mkdir()
         self.passes()

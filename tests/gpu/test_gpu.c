@@ -225,6 +225,15 @@ static void a_card_of_nvidias_without_its_library_is_named(void **state) {
     expect_problem(&r, "nvml", "not_available", "0000:04:00.0");
 }
 
+/* Looks until that many problems are left: by then whoever does not hang has answered. */
+static void read_until(kn_gpu_probe *p, kn_gpu_report *r, size_t problems) {
+    kn_gpu_probe_read(p, r);
+    for (int i = 0; i < 1000 && r->problem_count != problems; i++) {
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        kn_gpu_probe_read(p, r);
+    }
+}
+
 static void a_hanging_driver_costs_only_its_own_numbers(void **state) {
     (void)state;
     static kn_gpu_report r;
@@ -236,13 +245,14 @@ static void a_hanging_driver_costs_only_its_own_numbers(void **state) {
     assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED);
     assert_false(kn_gpu_probe_wait(p, 150));
     double before = kn_now();
-    assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_BUSY); /* no second thread, and no waiting */
+    assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED); /* the others, and nobody waits for it */
+    assert_true(kn_gpu_probe_wait(p, 10000));
     kn_gpu_probe_read(p, &r);
     assert_true(kn_now() - before < 1);
     expect_device(&r, 0, "0000:41:00.0 amd amdgpu amdgpu_sysfs ok 17163091968 536870912 16626221056 -");
     expect_device(&r, 1, "0000:51:00.0 intel xe none timeout - - - -");
     expect_problem(&r, "drm-xe", "timeout", "");
-    assert_true(kn_gpu_probe_wait(p, 10000));
+    read_until(p, &r, 0);                                                /* it has come back */
     assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED); /* the slot is free again */
     assert_true(kn_gpu_probe_wait(p, 10000));
     kn_gpu_probe_free(p);
@@ -386,6 +396,35 @@ static void a_hang_in_the_library_leaves_what_came_before(void **state) {
     kn_gpu_probe_free(p);
 }
 
+static void a_hang_in_the_kernel_leaves_what_the_library_knows(void **state) {
+    (void)state;
+    static kn_gpu_report r;
+    kn_gpu_probe *p = NULL;
+    kn_error err = { 0 };
+    set_scenario(NVML XE AMD "hang xe-query 4000\n");
+    tree_make(root);
+    assert_true(kn_gpu_probe_new(root, &p, &err));
+    assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED);
+    read_until(p, &r, 1);
+    expect_problem(&r, "drm-xe", "timeout", "");
+    expect_device(&r, 0, "0000:04:00.0 nvidia nvidia nvml_v2 ok 12884901888 1073741824 11496587264 314572800");
+    expect_device(&r, 1, "0000:2d:00.0 intel xe none timeout - - - -");
+    expect_device(&r, 2, "0000:41:00.0 amd amdgpu amdgpu_sysfs ok 17163091968 536870912 16626221056 -");
+
+    set_scenario("nvml uuid=" UUID " pci=0000:04:00.0 total=1000 used=300 reserved=1\n" XE AMD);
+    assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED); /* who has answered is asked again */
+    assert_true(kn_gpu_probe_wait(p, 10000));                            /* and the other one not waited for */
+    kn_gpu_probe_read(p, &r);
+    expect_problem(&r, "drm-xe", "timeout", "");
+    expect_device(&r, 0, "0000:04:00.0 nvidia nvidia nvml_v2 ok 1000 300 699 1");
+    expect_device(&r, 1, "0000:2d:00.0 intel xe none timeout - - - -");
+
+    read_until(p, &r, 0); /* it has come back */
+    assert_int_equal(kn_gpu_probe_start(p, NULL, NULL), KN_GPU_STARTED);
+    assert_true(kn_gpu_probe_wait(p, 10000));
+    kn_gpu_probe_free(p);
+}
+
 static void the_machines_own_memory(void **state) {
     (void)state;
     kn_host_memory m = kn_host_memory_read(root);
@@ -434,6 +473,7 @@ int main(int argc, char **argv) {
         TEST(nvidia_may_be_out_of_order),
         TEST(one_card_that_two_drivers_know_is_one),
         TEST(a_hang_in_the_library_leaves_what_came_before),
+        TEST(a_hang_in_the_kernel_leaves_what_the_library_knows),
     };
     const char *library = argc > 1 ? argv[1] : "none";
     if (strcmp(library, "v1") == 0)

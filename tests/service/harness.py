@@ -85,6 +85,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.is_cut = len(body) < length
         return body
 
+    def end_headers(self):
+        if self.headers.get("Origin") in self.server.stub.pages:
+            self.send_header("Access-Control-Allow-Origin", self.headers["Origin"])
+            self.send_header("Vary", "Origin")
+        super().end_headers()
+
     def answer(self, status, document):
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.send_response(status)
@@ -114,6 +120,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         stub, path = self.server.stub, self.path.split("?")[0]
+        if self.headers.get("Origin") in stub.foreign or self.headers.get("Host") in stub.foreign:
+            self.read_body()
+            self.answer(403, b"")
+            return
+        if stub.silent and path == "/api/version":
+            stub.asked += 1
+            stub.over.wait(PATIENCE)
+            self.close_connection = True
+            return
         stub.begun.append(path)
         body = self.read_body()
         if self.path != "/api/version" or "Accept" not in self.headers:  # else the server looks whether we are there
@@ -142,9 +157,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def metadata(self, path):
         stub = self.server.stub
-        if self.headers.get("Origin") in stub.foreign:
-            self.answer(403, b"")
-            return
         if self.is_cut:
             self.answer(400, {"error": stub.error_text})
             return
@@ -205,7 +217,9 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
         self.version = {"version": "0.0.0-stub"}
-        self.foreign = ()  # pages that it does not admit
+        self.foreign = ()  # pages that it does not admit, and names
+        self.pages = ()  # pages that may read its answers
+        self.silent, self.asked = False, 0  # who asks for its version gets no answer, and how often
         self.unloads = False  # what it is asked to generate it unloads instead
         self.models = {name: hashlib.sha256(content).hexdigest()
                        for name, content in (("tiny:latest", b"a"), ("other:7b", b"b"), ("alias:latest", b"a"))}

@@ -93,8 +93,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def is_strange(self):
+        """True: this has answered, as an Ollama on a loopback address does by its usual rules."""
+        strange = "Origin" in self.headers or self.headers["Host"] != f"127.0.0.1:{PORT}"
+        if strange:
+            self.close_connection = True
+            self.answer(403, "")
+        return strange
+
     def do_GET(self):
         s = setup()
+        if self.is_strange():
+            return
         if self.path == "/api/version":
             self.answer(200, {"version": "0.0.0-stub"})
         elif self.path == "/api/ps":
@@ -136,6 +146,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         s = setup()
+        if self.is_strange():
+            return
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         if s.get("loud"):
             note("heard", self.path, self.headers, body)

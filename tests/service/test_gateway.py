@@ -57,7 +57,7 @@ class Passing(Case):
         words = {
             "ollama": lambda d, status: d["error"].startswith("kuno: "),
             "openai": lambda d, status: d["error"]["message"] and d["error"]["type"],
-            "anthropic": lambda d, status: d["type"] == "error" and d["error"]["message"],
+            "anthropic": lambda d, status: d["type"] == "error" and d["error"]["message"] and "req_" in d["request_id"],
             "a1111": lambda d, status: d["detail"],
             "problem": lambda d, status: d["status"] == status and d["code"] and d["title"],
         }
@@ -111,6 +111,41 @@ class Passing(Case):
             self.assertEqual(answers("127.0.0.2"), b"")
             self.assertEqual(answers("127.0.0.1"), b"HTTP/1.1 200")
         wait_until(lambda: answers("127.0.0.2") == b"HTTP/1.1 200", "room for one more")
+
+    def test_few_descriptors(self):
+        """whatever_crowd_there_is_who_was_let_in_is_served_and_the_owner_is"""
+        crowd = contextlib.ExitStack()
+        self.addCleanup(crowd.close)
+
+        def come(port, says=b""):
+            s = crowd.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            s.sendall(says)
+            return s
+
+        server = self.serve(before=("prlimit", "--nofile=256:256"))
+        server.wait_said("max_connections: of 1024 only 80 can be had, since a process may have 256 descriptors")
+        owner = server.connect(server.control)
+        self.addCleanup(owner.close)
+        status = "GET", "/kuno/v1/status", None, {"Authorization": f"Bearer {TOKEN}"}
+
+        def stays():
+            owner.request(*status)
+            with owner.getresponse() as answer:
+                answer.read()
+                return answer.status == 200 and owner.sock is not None
+
+        self.assertTrue(stays())
+        first = come(server.listen)
+        for number in range(300):
+            come(server.listen)
+            come(server.control, b"" if number % 2 else b"GET /kuno/v1/st")
+        for _ in range(20):
+            self.assertEqual(server.own("GET", "status")[0], 200)
+        self.assertTrue(stays())
+        first.sendall(b"POST /api/generate HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\n\r\n{\"model\":\"tiny\"}")
+        self.assertTrue(first.recv(65536).startswith(b"HTTP/1.1 200"))
+        server.wait_idle()
+        self.assertFalse(server.admission()["recovery_required"])
 
     def test_no_limit_for_this_machine(self):
         """clients_behind_a_proxy_on_this_machine_are_not_limited_as_one"""
@@ -227,7 +262,9 @@ class Turns(Case):
                               ("/v1/messages", {"type": "error", "error": {"type": "overloaded_error",
                                                                           "message": "kuno: admission is paused"}})):
             status, headers, body = server.ask("POST", target, {})
-            self.assertEqual((status, headers["Retry-After"], json.loads(body)), (503, "5", words))
+            document = json.loads(body)
+            document.pop("request_id", None)
+            self.assertEqual((status, headers["Retry-After"], document), (503, "5", words))
         self.assertEqual(server.ask("GET", "/api/tags")[0], 200)
         self.assertEqual(server.own("POST", "admission/resume")[1]["state"], "open")
         self.assertEqual(server.generate()[0], 200)

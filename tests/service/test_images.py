@@ -107,7 +107,12 @@ class Drawn(Pictures, Case):
             self.assertEqual((status, headers["Content-Type"]), (200, "image/png"), body[:200])
             self.assertEqual((headers["Cache-Control"], headers["X-Kuno-Seed"]), ("no-store", "42"))
             self.assertEqual(body, own.read_bytes())
-        self.assertEqual(self.code(self.draw(server, text(steps=7))), (422, "image_request_invalid"))
+        for key, value in ("steps", 7), ("cfg", 5):
+            answer = self.draw(server, text(**{key: value}))
+            self.assertEqual(self.code(answer), (422, "image_request_invalid"))
+            error, = json.loads(answer[2])["errors"]
+            self.assertEqual(error["pointer"], f"/{key}")
+            self.assertRegex(error["detail"], f"^{key} cannot be .*: Turbo was distilled for exactly its own 8 steps")
         self.assertTrue(self.image_workers(server))  # it stays warm
         self.assertEqual(server.stop(), 0)
 
@@ -167,7 +172,18 @@ class Drawn(Pictures, Case):
             status, _, body = self.draw(server, wrong)
             problem = json.loads(body)
             self.assertEqual(status, 422, wrong[:200])
-            self.assertEqual(problem.get("errors", [{}])[0].get("pointer", ""), place, wrong[:200])
+            error, = problem["errors"]
+            self.assertEqual(error["pointer"], place, wrong[:200])
+            self.assertNotEqual(error["detail"], problem["title"])
+            self.assertEqual(error["detail"], problem["detail"])
+        for detail, wrong in (
+            ('seed: digits in quotes are expected, as in "42", so that none is lost', text(seed=42)),
+            ("seed: a whole number from 0 to 9223372036854775807 is expected", text(seed="-1")),
+            ("flow_shift: this workflow chooses it by the size; leave it out", text(flow_shift=3)),
+            ("prompt: no LoRA can be used in prompts", text(prompt="a <lora:canary:1>")),
+            ("the key 'flow_shift' is missing", text(shift)),
+        ):
+            self.assertEqual(json.loads(self.draw(server, wrong)[2])["detail"], detail)
         self.assertEqual(self.code(self.draw(server, text(attention="fast"))), (422, "image_attention_unsupported"))
         self.assertEqual(self.code(self.draw(server, text(EDIT))), (422, "image_reference_required"))
         self.assertEqual(self.code(self.draw(server, id="A" * 64)), (400, "header_invalid"))

@@ -239,21 +239,71 @@ class Routing(Workers):
             self.place(server.generate(model="tiny"))  # which starts them again
 
     def test_page(self):
-        """a_page_that_the_upstream_does_not_admit_is_refused_before_anything_is_done_for_it"""
-        foreign, own = {"Origin": "http://elsewhere.example"}, {"Origin": "http://localhost:3000"}
-        self.upstream.foreign = tuple(foreign.values())
+        """whom_the_upstream_would_not_have_is_refused_before_anything_is_done_for_it"""
+        page, name = {"Origin": "http://elsewhere.example"}, {"Host": "elsewhere.example"}
+        self.upstream.foreign = (*page.values(), *name.values())
         server = self.start()
-        for target, body in (("/api/generate", {"model": "tiny", "prompt": "x"}), ("/api/unknown", {}),
-                             ("/v1/responses", {"model": "tiny", "input": "x"}),
-                             ("/api/generate", {"model": "tiny", "keep_alive": 0})):
-            status, headers, text = server.ask("POST", target, body, headers=foreign)
-            self.assertEqual((status, headers["Content-Length"], text), (403, "0", b""), target)
+        for headers in page, name, {**page, "Host": "localhost"}, {**name, "Origin": "http://localhost:3000"}:
+            for target, body in (("/api/generate", {"model": "tiny", "prompt": "x"}), ("/api/unknown", {}),
+                                 ("/v1/responses", {"model": "tiny", "input": "x"}), ("/api/generate", b"no JSON"),
+                                 ("/api/generate", {"model": "tiny", "keep_alive": 0}), ("/api/copy", {})):
+                status, fields, text = server.ask("POST", target, body, headers=headers)
+                self.assertEqual((status, fields["Content-Length"], text), (403, "0", b""), target)
+            self.assertEqual(server.ask("GET", "/api/ps", headers=headers)[0], 403)
         self.assertEqual((self.upstream.worked(), self.notes(start="load")), ([], []))
-        self.place(server.generate(model="tiny", headers=own))
-        server.ask("POST", "/api/generate", {"model": "tiny", "prompt": "x"}, headers=foreign)
+        self.place(server.generate(model="tiny"))
+        self.assertEqual(server.generate(model="tiny", headers=page)[0], 403)
         self.untouched(server)
+
+    def test_admitted(self):
+        """whom_it_would_have_a_worker_serves_and_a_page_may_read_what_it_may_read_there"""
+        page = {"Origin": "http://app.example"}
+        self.upstream.pages = page.values()
+        server = self.start()
+
+        def told(answer):
+            return answer[0], answer[1].get("Access-Control-Allow-Origin"), answer[1].get("Vary")
+
+        open_to_it = page["Origin"], "Origin"
+        for headers in page, {**page, "Host": "app.example"}:
+            answer = server.generate(model="tiny", headers=headers)
+            self.place(answer)
+            self.assertEqual(told(answer), (200, *open_to_it))
+            self.assertEqual(told(server.generate(model="nobody", headers=headers)), (404, *open_to_it))
+            self.assertEqual(told(server.ask("POST", "/api/create", {"model": "x"}, headers=headers)),
+                             (200, *open_to_it))
+        for headers in {}, {"Host": "app.example"}, {"Origin": "http://localhost:3000"}:
+            answer = server.generate(model="tiny", headers=headers)
+            self.place(answer)
+            self.assertEqual(told(answer), (200, None, None))
+        self.untouched(server)
+
+    def test_page_away(self):
+        """without_the_upstream_nobody_can_say_so_and_who_comes_from_no_page_is_served"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
         self.upstream.close()
-        self.assertEqual(server.generate(model="tiny", headers=own)[0], 502)
+        for headers in {"Origin": "http://localhost:3000"}, {"Host": "app.example"}:
+            self.assertEqual(server.generate(model="tiny", headers=headers)[0], 502)
+        for host in "localhost", f"localhost:{server.listen}", "127.0.0.1:1", "[::1]", "[::1]:5":
+            self.place(server.generate(model="tiny", headers={"Host": host}))
+        self.untouched(server)
+
+    def test_page_silent(self):
+        """nor_where_it_is_silent_and_whoever_leaves_meanwhile_leaves_nothing_behind"""
+        server = self.start()
+        self.place(server.generate(model="tiny"))
+        self.upstream.silent = True
+        for request in (b"GET /api/ps HTTP/1.1\r\n\r\n", b"POST /api/generate HTTP/1.1\r\nContent-Length: 30\r\n\r\n"
+                        b'{"model":"tiny","prompt":"xx"}'):
+            line, rest = request.split(b"\r\n", 1)
+            asked = self.upstream.asked
+            with socket.create_connection(("127.0.0.1", server.listen), PATIENCE) as s:
+                s.sendall(line + b"\r\nHost: h\r\nOrigin: http://app.example\r\n" + rest)
+                wait_until(lambda asked=asked: self.upstream.asked > asked, "the question")
+        server.wait_idle()
+        self.assertEqual(server.generate(model="tiny", headers={"Host": "app.example"})[0], 502)
+        self.upstream.silent = False
         self.untouched(server)
 
     def test_catalog(self):
@@ -271,15 +321,16 @@ class Routing(Workers):
 
     def test_ps(self):
         """what_is_loaded_anywhere_is_one_list"""
+        page = {"Origin": "http://app.example"}
+        self.upstream.pages = page.values()
         server = self.start()
         self.place(server.generate(model="tiny"))
         self.place(server.generate(model="other:7b"))
-        status, _, body = server.ask("GET", "/api/ps")
-        self.assertEqual(status, 200)
-        self.assertEqual([m["name"] for m in json.loads(body)["models"]],
-                         ["tiny:latest", "other:7b", "tiny:latest"])  # two workers, and the upstream
-        _, _, body = server.ask("GET", "/api/ps", headers={"Origin": "http://localhost:3000"})
-        self.assertEqual(len(json.loads(body)["models"]), 1)
+        for headers in {}, page:
+            status, fields, body = server.ask("GET", "/api/ps", headers=headers)
+            self.assertEqual((status, fields.get("Access-Control-Allow-Origin")), (200, headers.get("Origin")))
+            self.assertEqual([m["name"] for m in json.loads(body)["models"]],
+                             ["tiny:latest", "other:7b", "tiny:latest"])  # two workers, and the upstream
 
     def test_ps_failures(self):
         """who_does_not_answer_is_left_out_of_it_and_if_nobody_does_that_is_what_is_said"""
@@ -335,7 +386,10 @@ class Routing(Workers):
                     got = b"".join(iter(lambda s=s: s.recv(65536), b""))  # up to the end of the connection
                 head, _, body = got.partition(b"\r\n\r\n")
                 self.assertRegex(head, rb"^HTTP/1\.1 413 (?s:.*)\r\nConnection: close$")
-                self.assertEqual(json.loads(body), form)
+                document = json.loads(body)
+                if target == "/v1/messages":
+                    self.assertRegex(document.pop("request_id"), "^req_[0-9a-f]{24}$")
+                self.assertEqual(document, form)
         self.assertEqual(len(self.upstream.seen), before)
         self.place(server.generate(model="tiny"))
 

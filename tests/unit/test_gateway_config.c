@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "gateway/config.h"
+#include "gateway/room.h"
 
 static bool read_text(const char *text, kn_config *ret, kn_error *err) {
     *err = (kn_error){ 0 };
@@ -370,6 +371,36 @@ static void a_file_is_named_in_its_errors(void **state) {
     assert_int_equal(err.code, KN_E_NOT_FOUND);
 }
 
+static void connections_leave_descriptors_for_the_owner_and_the_marker(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t descriptors;
+        unsigned public, control, studio;
+    } rows[] = {
+        { "{\"state_dir\": \"/s\"}", 1 << 20, 1024, 128, 0 },
+        { "{\"state_dir\": \"/s\"}", UINT64_MAX, 1024, 128, 0 },
+        { "{\"state_dir\": \"/s\", \"max_connections\": 65536}", 200000, 65536, 128, 0 },
+        { "{\"state_dir\": \"/s\", \"studio\": {}}", 8192, 1024, 128, 1024 },
+        { "{\"state_dir\": \"/s\"}", 1024, 416, 64, 0 },
+        { "{\"state_dir\": \"/s\", \"studio\": {}}", 1024, 312, 64, 208 },
+        { "{\"state_dir\": \"/s\", \"max_connections\": 100}", 1024, 100, 64, 0 },
+        { "{\"state_dir\": \"/s\"}", 256, 80, 16, 0 },
+        { "{\"state_dir\": \"/s\"}", 20, 8, 8, 0 },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_config c;
+        kn_error err;
+        assert_true(read_text(rows[i].text, &c, &err));
+        kn_room r = kn_room_within(&c, rows[i].descriptors);
+        assert_int_equal(r.public, rows[i].public);
+        assert_int_equal(r.control, rows[i].control);
+        assert_int_equal(r.studio, rows[i].studio);
+        assert_int_equal(kn_room_is_short(&c, &r, &err), r.public < c.max_connections);
+        kn_config_free(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_directory_is_all_that_must_be_said),
@@ -382,6 +413,7 @@ int main(void) {
         cmocka_unit_test(pictures_are_drawn_as_said),
         cmocka_unit_test(an_image_worker_rests_at_once_where_others_need_the_device),
         cmocka_unit_test(a_file_is_named_in_its_errors),
+        cmocka_unit_test(connections_leave_descriptors_for_the_owner_and_the_marker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void takes_chunks_apart_however_they_are_cut(void **state) {
     static const char text[] = "3\r\nabc\r\n"
                                "00a;x=\"y z\";q\r\n0123\r\n6789\r\n"
                                "F\r\n0123456789abcde\r\n"
-                               "0;e\r\nTrailer: x\r\nAnother: y\r\n\r\nGET /next";
+                               "0;e\r\nTrailer: x\r\nAn-other:\t\xff y \r\nEmpty:\r\n\r\nGET /next";
     for (size_t step = 1; step < sizeof text; step++) {
         kn_body b;
         char data[100];
@@ -66,6 +66,12 @@ static void refuses_chunks_that_others_may_see_differently(void **state) {
         "0\r\n\r\r",
         "0\r\nA\rB",
         "0\r\nA: \x01",
+        "0\r\nbad trailer\r\n",
+        "0\r\nA\r\n",
+        "0\r\nA : b\r\n",
+        "0\r\n: b\r\n",
+        "0\r\nA: b\r\n folded\r\n",
+        "0\r\nGET / HTTP/1.1\r\n",
         "5;\x01\r\n",
         "5;\n",
         "5\r\nhello\r\n\r\n",
@@ -90,7 +96,7 @@ static void extensions_and_trailers_have_limits(void **state) {
         size_t len = (size_t)snprintf(text, sizeof text, "1;%0*d\r\nx\r\n", KN_HTTP_EXTENSION_MAX + over, 0);
         assert_int_equal(feed(&b, text, len, len, data), over ? -1 : (ptrdiff_t)len);
         kn_body_begin(&b, KN_BODY_CHUNKED, 0);
-        len = (size_t)snprintf(text, sizeof text, "0\r\na: %0*d\r\nb\r\n\r\n", KN_HTTP_TRAILERS_MAX - 4 + over, 0);
+        len = (size_t)snprintf(text, sizeof text, "0\r\na: %0*d\r\nb:\r\n\r\n", KN_HTTP_TRAILERS_MAX - 5 + over, 0);
         assert_int_equal(feed(&b, text, len, len, data), over ? -1 : (ptrdiff_t)len);
     }
 }

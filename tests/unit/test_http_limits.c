@@ -197,6 +197,22 @@ static void an_upstream_that_says_nothing_is_late(void **state) {
     assert_string_equal(s.r.told, "request 1, broken 0, failed 504, end 504");
 }
 
+static void interim_answers_do_not_make_it_early(void **state) {
+    (void)state;
+    client_sends(GET);
+    for (int i = 0; i < 5; i++) {
+        pass(100000);
+        upstream_sends("HTTP/1.1 102 Processing\r\n\r\n");
+    }
+    upstream_sends("HTTP/1.1 103 Ear"); /* nor does a head that never ends */
+    forget();
+    pass(99999);
+    assert_string_equal(s.got, "");
+    pass(1);
+    assert_starts(s.got, "HTTP/1.1 504 Gateway Timeout\r\n");
+    assert_true(s.upstream_closed);
+}
+
 static void an_upstream_that_stalls_is_cut(void **state) {
     (void)state;
     client_sends(GET);
@@ -439,6 +455,44 @@ static void connections_beyond_the_limit_are_closed(void **state) {
     kn_server_free(server);
 }
 
+static void who_asks_nothing_and_is_not_trusted_makes_room_where_that_is_the_rule(void **state) {
+    (void)state;
+    enum { TRUSTED, REFUSED, BEGINS, SERVED, FIRST, SECOND, THIRD, FOURTH, MOST = FIRST };
+    static const char *const sent[] = {
+        [TRUSTED] = "GET /kuno/v1/status HTTP/1.1\r\nHost: localhost:80\r\n\r\n",
+        [REFUSED] = "GET /kuno/v1/status HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+        [BEGINS] = "GET /own HT",
+        [SERVED] = "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n",
+        [FIRST] = "",
+        [SECOND] = "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n",
+        [THIRD] = "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n",
+        [FOURTH] = "",
+    };
+    /* FIRST comes instead of REFUSED, SECOND of BEGINS, THIRD of FIRST, and then nobody can go. */
+    static const bool closed[] = { [REFUSED] = true, [BEGINS] = true, [FIRST] = true, [FOURTH] = true };
+    kn_server_limits limits = kn_server_limits_default();
+    limits.connections = MOST;
+    limits.yields = true;
+    kn_server *server;
+    int ends[KN_COUNT(sent)][2];
+    assert_true(kn_server_new(s.r.http, &limits, &server, NULL));
+    for (size_t i = 0; i < KN_COUNT(sent); i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends[i]), 0);
+        assert_int_equal(kn_server_adopt(server, ends[i][1], NULL, &rig_service, &s.r, NULL), i != FOURTH);
+        assert_int_equal(kn_server_connections(server), KN_MIN(i + 1, (size_t)MOST));
+        rig_put(ends[i][0], sent[i], strlen(sent[i]));
+        rig_run(&s.r);
+    }
+    for (size_t i = 0; i < KN_COUNT(sent); i++) {
+        char text[1000];
+        assert_int_equal(rig_take(ends[i][0], text, sizeof text), i < KN_COUNT(closed) && closed[i]);
+        close(ends[i][0]);
+    }
+    rig_run(&s.r);
+    assert_int_equal(kn_server_connections(server), 0);
+    kn_server_free(server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STAGED(a_client_that_leaves_ends_the_upstreams_work),
@@ -457,6 +511,7 @@ int main(void) {
         STAGED(a_request_behind_an_empty_line_has_its_own_time),
         STAGED(a_body_that_stalls_is_given_up),
         STAGED(an_upstream_that_says_nothing_is_late),
+        STAGED(interim_answers_do_not_make_it_early),
         STAGED(an_upstream_that_stalls_is_cut),
         STAGED(an_upstream_that_is_not_reached_in_time_was_sent_nothing),
         STAGED(an_idle_connection_to_the_upstream_is_closed_in_time),
@@ -469,6 +524,7 @@ int main(void) {
         STAGED(an_idle_server_is_drained_at_once),
         STAGED(cutting_ends_every_exchange),
         STAGED(connections_beyond_the_limit_are_closed),
+        STAGED(who_asks_nothing_and_is_not_trusted_makes_room_where_that_is_the_rule),
     };
     return cmocka_run_group_tests_name("http limits", tests, NULL, NULL);
 }
