@@ -159,6 +159,7 @@ class Probed(Serve):
 
     def begin(self):
         with open(os.path.join(self.folder, "models.toml"), "w") as file:
+            file.write('default_model = "demo"\n')
             for name in ("crash", "hang"):
                 file.write(FAULTY.format(name=name, folder=self.folder, demo=DEMO))
                 with open(os.path.join(self.folder, name + ".safetensors"), "wb") as model:

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import tap
+from studio.rig import png
 from studio.serve import DEMO, Serve, write_bright_vae
 
 PROFILE = """[model_profiles.{name}]
@@ -55,6 +56,9 @@ class Own(Serve):
         size = {"mode": "custom", "width": 64, "height": 64}
         return self.drawn("a boat", seed="42", size=size, output={"transparent": True}, **more).pixels
 
+    def active(self):
+        return self.get("/status")["active_profile"]
+
     def workflows(self):
         return {one["id"] for one in self.controlled("images/workflows")["items"] if one["available"]}
 
@@ -92,6 +96,57 @@ class OwnModels(unittest.TestCase):
             self.assertEqual(set(rig.status()["image"]["workflows"]), rig.workflows())
             os.remove(rig.place)
             self.assertEqual(rig.workflows(), built_in)
+
+    def test_default_model_draws_what_names_no_profile_for_every_client(self):
+        with Own() as rig:
+            built_in = rig.drawn_by()
+            rig.write('default_model = "mine"\n' + profile("first") + profile("mine"))
+            self.assertEqual((rig.active(), rig.get("/status")["setup_needed"]), ("mine", False))
+            self.assertEqual([one["name"] for one in rig.get("/models")["items"] if one["active"]], ["mine"])
+            self.assertEqual(rig.send("GET", "/v1/models")["data"][0]["id"], "mine")
+            self.assertEqual(rig.send("GET", "/sdapi/v1/options")["sd_model_checkpoint"], "mine")
+            bright = rig.drawn_by()
+            self.assertNotEqual(bright, built_in)
+            self.assertEqual(rig.drawn_by("mine"), bright)
+            self.assertEqual(rig.drawn_by("demo"), built_in)
+
+    def test_a_profile_that_was_activated_goes_before_default_model(self):
+        with Own() as rig:
+            rig.write('default_model = "mine"\n' + profile("mine") + profile("yours"))
+            self.assertEqual(rig.post("/models/yours/activate").status, 200)
+            self.assertEqual(rig.active(), "yours")
+            rig.end()
+            rig.begin()
+            self.assertEqual(rig.active(), "yours")
+            rig.write('default_model = "mine"\n' + profile("mine"))
+            self.assertEqual(rig.active(), "mine")
+
+    def test_the_older_form_of_the_file_is_a_choice_too(self):
+        with Own() as rig:
+            rig.write(profile("mine") + '[models]\ncheckpoint = "~/bright.safetensors"\n')
+            self.assertEqual(rig.active(), "legacy")
+
+    def test_without_a_choice_nothing_is_drawn_that_nobody_asked_for(self):
+        with Own() as rig:
+            source = rig.upload(png(32, 32))
+            rig.write(profile("mine") + profile("yours"))
+            self.assertEqual((rig.active(), rig.get("/status")["setup_needed"]), (None, True))
+            answer = rig.post("/jobs", {"prompt": "a boat"})
+            self.assertEqual((answer.status, answer["errors"][0]["pointer"]), (422, "/profile"))
+            self.assertIn("default_model", answer["detail"])
+            answer = rig.send("POST", "/v1/images/generations", {"prompt": "a boat"})
+            self.assertEqual(answer.status, 404)
+            self.assertIn("default_model", answer["error"]["message"])
+            checks = {one["id"]: one["message"] for one in rig.get("/diagnostics")["checks"]}
+            self.assertEqual(checks["model"], "No model is chosen")
+            for path in ("/api/v1/capabilities", "/sdcpp/v1/capabilities", "/v1/models", "/sdapi/v1/options"):
+                self.assertEqual(rig.send("GET", path).status, 200, path)
+            job = rig.post("/upscale", {"input_id": source, "upscale": {"factor": 2}})
+            self.assertEqual(rig.ended(job["id"])["state"], "completed")
+            rig.drawn_by("mine")
+            self.assertEqual(rig.post("/models/mine/activate").status, 200)
+            self.assertEqual(rig.active(), "mine")
+            rig.drawn_by()
 
 
 tap.main()
