@@ -12,6 +12,7 @@
 #include "gateway/easel.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "pipelines/profile.h"
 #include "workers/workflows.h"
 
 enum {
@@ -43,7 +44,8 @@ struct kn_images {
     kn_gateway *g;
     kn_painter_needs needs; /* of the worker */
     char models[PATH_MAX];
-    unsigned served; /* bit n: some profile can draw kn_workflows[n] */
+    unsigned served;    /* bit n: some profile can draw kn_workflows[n] … */
+    kn_edition edition; /* … of this models.toml */
     unsigned bodies;
     picture *pictures;
 };
@@ -379,6 +381,20 @@ static void preview_route(kn_exchange *x, kn_span body) {
     free(text);
 }
 
+/* Which workflows profiles can draw; profiles come and go while this runs. */
+static void look_at_profiles(kn_images *m) {
+    kn_error why = { 0 };
+    m->edition = kn_profiles_edition(m->needs.config);
+    if (m->g->config->image.enabled && !kn_workflows_served(m->needs.config, &m->served, &why))
+        kn_gateway_log(m->g, "no pictures can be drawn: %s", why.text);
+}
+
+static void look_again(kn_images *m) {
+    const kn_edition now = kn_profiles_edition(m->needs.config);
+    if (!kn_edition_is(&m->edition, &now))
+        look_at_profiles(m);
+}
+
 /* NULL: it can be asked for. */
 static const char *why_not(const kn_images *m, const kn_workflow *w) {
     return !m->g->config->image.enabled             ? "image_disabled"
@@ -389,8 +405,9 @@ static const char *why_not(const kn_images *m, const kn_workflow *w) {
 
 static void workflows_route(kn_exchange *x, kn_span body) {
     (void)body;
-    const kn_images *m = images_of(x);
+    kn_images *m = images_of(x);
     json_t *items = json_array();
+    look_again(m);
     for (const kn_workflow *w = kn_workflows; w < kn_workflows + KN_WORKFLOWS; w++) {
         const char *reason = why_not(m, w);
         json_array_append_new(
@@ -483,13 +500,12 @@ bool kn_images_are_wanted(const kn_images *m) {
     return m->pictures != NULL;
 }
 
-json_t *kn_images_status_json(const kn_images *m) {
+json_t *kn_images_status_json(kn_images *m) {
     const char *pci = m->g->config->image.pci.text;
-    json_t *workflows = json_array();
-    if (!m->g->config->image.enabled) {
-        json_decref(workflows);
+    if (!m->g->config->image.enabled)
         return json_null();
-    }
+    json_t *workflows = json_array();
+    look_again(m);
     for (const kn_workflow *w = kn_workflows; w < kn_workflows + KN_WORKFLOWS; w++)
         if (!why_not(m, w))
             json_array_append_new(workflows, json_string(w->id));
@@ -510,7 +526,6 @@ static bool find_models(kn_images *m, const kn_image_config *c, kn_error *err) {
 
 bool kn_images_new(kn_gateway *g, kn_images **ret, kn_error *err) {
     const kn_image_config *c = &g->config->image;
-    kn_error why = { 0 };
     kn_images *m = calloc(1, sizeof *m);
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
@@ -524,8 +539,7 @@ bool kn_images_new(kn_gateway *g, kn_images **ret, kn_error *err) {
         .isolation = c->isolated ? KN_ISOLATION_REQUIRED : KN_ISOLATION_BEST_EFFORT,
         .deadline_ms = (uint64_t)c->timeout_s * 1000,
     };
-    if (c->enabled && !kn_workflows_served(m->needs.config, &m->served, &why))
-        kn_gateway_log(g, "no pictures can be drawn: %s", why.text);
+    look_at_profiles(m);
     *ret = m;
     return true;
 }

@@ -30,6 +30,6 @@ void kn_images_serve(kn_images *m, kn_exchange *x, const kn_head *head);
 bool kn_images_are_wanted(const kn_images *m);
 
 /* For the status: NULL: no pictures are drawn. */
-json_t *kn_images_status_json(const kn_images *m);
+json_t *kn_images_status_json(kn_images *m);
 
 #endif

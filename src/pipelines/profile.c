@@ -471,6 +471,15 @@ bool kn_profiles_place(char **ret, kn_error *err) {
     return true;
 }
 
+kn_edition kn_profiles_edition(const char *path) {
+    char *place = NULL;
+    if (!path && kn_profiles_place(&place, NULL))
+        path = place;
+    kn_edition e = kn_edition_of(path);
+    free(place);
+    return e;
+}
+
 bool kn_profiles_read(const char *path, const kn_profile_rules *rules, kn_profiles *ret, kn_error *err) {
     char *place = NULL;
     if (!(path ? copy(path, &place, err) : kn_profiles_place(&place, err)))

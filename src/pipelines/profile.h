@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 #define KN_PROFILES_BYTES_MAX     (1 << 20)
 #define KN_PROFILE_NAME_BYTES_MAX 128
@@ -86,6 +87,9 @@ bool kn_profiles_read(const char *path, const kn_profile_rules *rules, kn_profil
 
 /* Where the file is looked for that nobody names. The caller frees it; NULL: this machine has no place for it. */
 bool kn_profiles_place(char **ret, kn_error *err);
+
+/* By which it is known whether a models.toml has come, gone or changed. path NULL: the user's own. */
+kn_edition kn_profiles_edition(const char *path);
 
 /* Reads one from memory. folder: what relative paths are relative to, "" for the working folder. */
 bool kn_profiles_read_text(const char *text, size_t len, const char *folder, const kn_profile_rules *rules,

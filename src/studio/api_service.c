@@ -69,7 +69,7 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     if (!kn_prepare_machine(v->studio, s, &p, err))
         return false;
-    const kn_model_profile *m = kn_prepared_profile(&p, name ? name : "");
+    const kn_model_profile *m = name ? kn_prepared_profile(&p, name) : kn_prepared_any(&p);
     kn_model_limits limits = { 0 };
     if (m)
         limits = kn_model_limits_of(m, v->studio->runner.kinds);
@@ -91,7 +91,7 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
     json_decref(kinds);
     kn_prepared_free(&p);
     if (!m)
-        return kn_fail(err, KN_E_NOT_FOUND, "there is no such model profile");
+        return kn_fail(err, KN_E_NOT_FOUND, "%s", kn_prepared_lacks(name ? name : ""));
     return v->json || kn_fail_nomem(err, sizeof p);
 }
 
@@ -267,7 +267,9 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
                                       ? check("gallery", "warning", "Some records of the gallery cannot be understood",
                                               "Repair or remove their JSON files")
                                       : check("gallery", "ok", "Files and index of the gallery agree", NULL));
-    json_array_append_new(checks, active && kn_model_is_ready(active)
+    json_array_append_new(checks, !active ? check("model", "error", "No model is chosen",
+                                                  "Activate a profile, or set default_model in models.toml")
+                                  : kn_model_is_ready(active)
                                       ? check("model", "ok", "The active model's files are there", NULL)
                                       : check("model", "error", "A file of the active model is missing",
                                               "Choose another profile, or bring the file back"));

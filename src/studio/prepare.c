@@ -33,15 +33,20 @@ void kn_prepared_free(kn_prepared *p) {
 }
 
 const kn_model_profile *kn_prepared_profile(const kn_prepared *p, const char *name) {
-    const kn_model_profile *found = NULL;
     if (name[0])
         return kn_profiles_named(&p->models, name);
-    if (p->settings.profile[0])
-        found = kn_profiles_named(&p->models, p->settings.profile);
-    for (size_t i = 0; !found && i < p->models.count; i++)
-        if (p->models.profiles[i].official)
-            found = &p->models.profiles[i];
-    return found;
+    const kn_model_profile *activated = kn_profiles_named(&p->models, p->settings.profile);
+    return activated ? activated : kn_profiles_named(&p->models, p->models.usual);
+}
+
+const char *kn_prepared_lacks(const char *name) {
+    return name[0] ? "there is no such model profile"
+                   : "no model is chosen; name a profile, activate one, or set default_model in models.toml";
+}
+
+const kn_model_profile *kn_prepared_any(const kn_prepared *p) {
+    const kn_model_profile *active = kn_prepared_profile(p, "");
+    return active || !p->models.count ? active : &p->models.profiles[0];
 }
 
 static bool point_at(kn_buf *pointer, kn_error *err, kn_code code, const char *where, const char *what) {
@@ -90,9 +95,9 @@ static bool plan(const kn_studio *s, kn_store *store, const kn_plan_wish *wish, 
     if (wish)
         with.wish = *wish;
     with.memory_bytes = kn_memory_available();
-    with.profile = kn_prepared_profile(p, p->request.profile);
+    with.profile = p->request.kind == KN_KIND_UPSCALE ? kn_prepared_any(p) : kn_prepared_profile(p, p->request.profile);
     if (!with.profile)
-        return point_at(pointer, err, KN_E_NOT_FOUND, "/profile", "there is no such model profile");
+        return point_at(pointer, err, KN_E_NOT_FOUND, "/profile", kn_prepared_lacks(p->request.profile));
     if (!(s->runner.formats >> p->request.output.format & 1))
         return point_at(pointer, err, KN_E_UNSUPPORTED, "/output/format", "pictures are not written in this format");
     return find_inputs(store, &p->request, &with, pointer, err) && kn_speed_find(store, &key, &with.speed, err) &&

@@ -16,8 +16,13 @@ typedef struct kn_prepared {
 /* Settings, profiles and upscalers, as they are now. */
 bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err);
 
-/* The profile that a name means; empty: the active one, else the built-in one. NULL: there is none. */
+/* The profile that a name means; empty: the one that has been activated, else the one that models.toml chooses. NULL:
+ * there is none, and the second says why. */
 const kn_model_profile *kn_prepared_profile(const kn_prepared *p, const char *name);
+const char *kn_prepared_lacks(const char *name);
+
+/* The active one, or any while none is: for what has to be told, or enlarged, without one. */
+const kn_model_profile *kn_prepared_any(const kn_prepared *p);
 
 /* wish: NULL: none. What is wrong with the request: KN_E_USAGE and others with a pointer; KN_E_NOT_FOUND with the
  * pointer of what is named and not there. */

@@ -156,16 +156,27 @@ static bool take_profile(kn_model_list *l, size_t *room, const kn_profiles *all,
            kn_fail_nomem(err, KN_PATH_BYTES);
 }
 
+/* As for commands. A name that the studio has not is no choice. */
+static void take_usual(kn_model_list *l, const kn_profiles *all) {
+    const kn_profile *usual = NULL;
+    if (kn_profiles_select(all, NULL, &usual, NULL) && kn_profiles_named(l, usual->name))
+        memcpy(l->usual, usual->name, strlen(usual->name));
+}
+
 static bool take_written(kn_model_list *l, size_t *room, const char *models_toml, kn_error *problem, kn_error *err) {
     kn_profiles all = { 0 };
     if (!kn_model_profiles(models_toml, &all, problem)) {
-        static const kn_profiles none;
-        return take_profile(l, room, &none, &kn_demo_profile, true, err);
+        static const kn_profiles none = { .builtin = &kn_demo_profile };
+        if (!take_profile(l, room, &none, &kn_demo_profile, true, err))
+            return false;
+        take_usual(l, &none);
+        return true;
     }
     bool ok = true;
     for (size_t i = 0; ok && i < all.n; i++)
         ok = take_profile(l, room, &all, &all.profiles[i], false, err);
     ok = ok && take_profile(l, room, &all, &kn_demo_profile, true, err);
+    take_usual(l, &all);
     kn_profiles_free(&all);
     return ok;
 }

@@ -50,6 +50,7 @@ typedef struct kn_model_profile {
 typedef struct kn_model_list {
     kn_model_profile *profiles;
     size_t count;
+    char usual[KN_NAME_BYTES]; /* what models.toml would have drawn with; empty: it leaves that open */
 } kn_model_list;
 
 /* models_toml: NULL: the user's own. A models.toml that cannot be read gives no profiles of its own, and

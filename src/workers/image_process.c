@@ -1,6 +1,7 @@
 #include "workers/image_process.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,20 @@
 #include "base/child.h"
 #include "base/json_form.h"
 
-enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, MISSING_BYTES = 80, LINE_BYTES = 64, SENTENCE = 80, ARGUMENTS = 22 };
+enum {
+    WORD = 4,
+    NUMBERS = 2,
+    PIECE = 64 << 10,
+    MISSING_BYTES = 80,
+    LINE_BYTES = 64,
+    SENTENCE = 80,
+    ARGUMENTS = 22,
+    FIXED = 5,
+    VARIABLE = PATH_MAX + 20
+};
+
+/* Of our own environment: where the user's models.toml is, and what "~" means in any. */
+static const char *const passed[] = { "HOME", "XDG_CONFIG_HOME" };
 
 typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
 typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
@@ -424,11 +438,16 @@ static void add_option(const char **arguments, size_t *count, const char *name, 
 }
 
 static bool start_worker(kn_image_process *p, kn_error *err) {
-    static const char *const environment[] = {
-        "PATH=/usr/bin:/bin",       "LC_ALL=C.UTF-8",
-        "CUDA_CACHE_DISABLE=1",     "MESA_SHADER_CACHE_DISABLE=true",
-        "__GL_SHADER_DISK_CACHE=0", NULL,
+    char own[KN_COUNT(passed)][VARIABLE];
+    const char *environment[FIXED + KN_COUNT(passed) + 1] = {
+        "PATH=/usr/bin:/bin",       "LC_ALL=C.UTF-8", "CUDA_CACHE_DISABLE=1", "MESA_SHADER_CACHE_DISABLE=true",
+        "__GL_SHADER_DISK_CACHE=0",
     };
+    for (size_t i = 0, n = FIXED; i < KN_COUNT(passed); i++) {
+        const char *value = getenv(passed[i]);
+        if (value && snprintf(own[i], VARIABLE, "%s=%s", passed[i], value) < VARIABLE)
+            environment[n++] = own[i];
+    }
     const kn_image_process_options *o = &p->options;
     const char *arguments[ARGUMENTS] = { "kuno", "image-worker", "--session" };
     size_t count = 3;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "pipelines/profile.h"
 
 struct kn_painter {
@@ -22,19 +21,10 @@ static bool is_same(const char *a, const char *b) {
     return a == b || (a && b && !strcmp(a, b));
 }
 
-static kn_edition edition_of(const char *config) {
-    char *place = NULL;
-    if (!config && kn_profiles_place(&place, NULL))
-        config = place;
-    kn_edition e = kn_edition_of(config);
-    free(place);
-    return e;
-}
-
 /* What is locked in more than is needed can do the same. Profiles that were changed may be of other files, which the
  * worker has not loaded and may not read. */
 static bool serves(const kn_painter *p, const kn_painter_needs *n) {
-    const kn_edition e = edition_of(n->config);
+    const kn_edition e = kn_profiles_edition(n->config);
     return p->known && is_same(p->config, n->config) && kn_edition_is(&p->edition, &e) &&
            (!n->upscalers || is_same(p->upscalers, n->upscalers)) &&
            (p->isolation == KN_ISOLATION_REQUIRED || p->isolation == n->isolation);
@@ -57,7 +47,7 @@ static bool change(kn_painter *p, const kn_painter_needs *n, kn_error *err) {
     free(p->upscalers);
     p->config = config;
     p->upscalers = upscalers;
-    p->edition = edition_of(config);
+    p->edition = kn_profiles_edition(config);
     p->isolation = n->isolation;
     p->known = true;
     return true;

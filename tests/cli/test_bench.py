@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import tap
-from kuno import E2E, GOLDEN, HANG_SECONDS, SANITIZED, TINY, Case, add_cases
+from kuno import E2E, GOLDEN, HANG_SECONDS, TINY, Case, add_cases
 
 ALL = {"bench", "kernels", "threads", "precision", "seconds", "median_seconds", "cpu_seconds", "work", "unit",
        "per_second", "per_second_by_cpu", "peak"}

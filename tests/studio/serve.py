@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import time
 import urllib.request
@@ -27,6 +28,17 @@ tokenizer = "{demo}/tokenizer"
 """
 
 
+LAST_BIAS = 115216  # of the built-in VAE's decoder, from the end of the header on: decoder.head.2.bias, BF16
+
+
+def write_bright_vae(path):
+    """The built-in one, with pictures that nobody takes for those of that one."""
+    weights = (DEMO / "vae.safetensors").read_bytes()
+    at = 8 + struct.unpack("<Q", weights[:8])[0] + LAST_BIAS
+    with open(path, "wb") as file:
+        file.write(weights[:at] + struct.pack("<4H", *[0x3F80] * 4) + weights[at + 8:])  # 1 in each channel
+
+
 def command_of(pid):
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -42,6 +54,7 @@ class Serve(Rig):
     program = PROGRAM
     ports = None
     environment = {}  # more of it
+    names_models = True  # in its configuration; else it has the user's own
 
     def __init__(self, within=None, mirror=None, **more):
         self.more = more
@@ -50,7 +63,10 @@ class Serve(Rig):
     def begin(self):
         self.ports = self.ports or free_ports(4)
         self.listen, self.control, upstream, self.port = self.ports
-        studio = {"listen": f"127.0.0.1:{self.port}", "models": os.path.join(self.folder, "models.toml")}
+        studio = {"listen": f"127.0.0.1:{self.port}"}
+        if self.names_models:
+            studio["models"] = os.path.join(self.folder, "models.toml")
+            open(studio["models"], "a").close()
         if self.mirror:
             studio["mirror"] = self.mirror
         config = {
@@ -64,7 +80,6 @@ class Serve(Rig):
         path = os.path.join(self.folder, "config.json")
         with open(path, "w") as file:
             json.dump(config, file)
-        open(config["studio"]["models"], "a").close()
         own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN, **self.environment}
         with open(os.path.join(self.folder, "log"), "a") as log:
             self.process = subprocess.Popen([self.program, "serve", "--config", path], stdout=log, stderr=log, env=own)
@@ -92,12 +107,15 @@ class Serve(Rig):
             raise AssertionError(f"{job['error']}")
         return Picture(self.get(f"/jobs/{job['id']}/results/0").body)
 
-    def status(self):
-        """Of the gateway, by its other door."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.control}/kuno/v1/status",
+    def controlled(self, path):
+        """What the gateway answers by its other door."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.control}/kuno/v1/{path}",
                                          headers={"Authorization": f"Bearer {TOKEN}"})
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)
+
+    def status(self):
+        return self.controlled("status")
 
     def route(self, **more):
         """A picture by the gateway's route."""
@@ -142,6 +160,7 @@ class Probed(Serve):
 
     def begin(self):
         with open(os.path.join(self.folder, "models.toml"), "w") as file:
+            file.write('default_model = "demo"\n')
             for name in ("crash", "hang"):
                 file.write(FAULTY.format(name=name, folder=self.folder, demo=DEMO))
                 with open(os.path.join(self.folder, name + ".safetensors"), "wb") as model:

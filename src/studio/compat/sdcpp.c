@@ -365,12 +365,12 @@ static bool work_capabilities(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     if (!kn_prepare_machine(v->studio, s, &p, err))
         return false;
-    const kn_model_profile *m = kn_prepared_profile(&p, "");
+    const kn_model_profile *m = kn_prepared_any(&p);
     bool found = m;
     v->json = found ? capabilities_json(v->studio, m, &p.upscalers) : NULL;
     kn_prepared_free(&p);
     if (!found)
-        return kn_fail(err, KN_E_NOT_FOUND, "there is no model");
+        return kn_fail(err, KN_E_NOT_FOUND, "%s", kn_prepared_lacks(""));
     return v->json || kn_fail_nomem(err, sizeof p);
 }
 
