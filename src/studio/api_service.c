@@ -281,6 +281,30 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
     return ok && (v->json || kn_fail_nomem(err, sizeof p));
 }
 
+/* What is to be done is said of the first part that is missing. */
+static json_t *check_isolation(kn_cage_gaps gaps) {
+    char message[160];
+    int len = snprintf(message, sizeof message, "The image worker is not locked in completely. It does without:");
+    const char *remedy = NULL;
+    if (!gaps.known)
+        return check("isolation", "skipped", "No image worker has been locked in yet", NULL);
+    if (!gaps.parts)
+        return check("isolation", "ok", "The image worker is locked in completely", NULL);
+    for (size_t i = 0; i < KN_CAGE_PARTS; i++) {
+        if (!(gaps.parts >> i & 1))
+            continue;
+        len += snprintf(message + len, sizeof message - (size_t)len, " %s", kn_cage_words[i]);
+        remedy = remedy ? remedy : kn_cage_remedies[i];
+    }
+    return check("isolation", "warning", message, remedy);
+}
+
+static void add_isolation(kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
+    if (r->gaps)
+        json_array_append_new(json_object_get(v->json, "checks"), check_isolation(r->gaps(r->ctx)));
+}
+
 static void add_recent(kn_visit *v) {
     json_t *recent = json_array();
     for (size_t i = 0; i < v->studio->recent_count; i++) {
@@ -292,6 +316,7 @@ static void add_recent(kn_visit *v) {
 }
 
 static void after_diagnostics(kn_visit *v) {
+    add_isolation(v);
     add_recent(v);
     kn_visit_answer(v);
 }
@@ -310,6 +335,7 @@ static const char *text_of(const json_t *object, const char *name) {
 static void after_report(kn_visit *v) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, 64 << 10);
+    add_isolation(v);
     add_recent(v);
     const json_t *checks = json_object_get(v->json, "checks"), *recent = json_object_get(v->json, "recent_errors");
     bool ok = kn_buf_printf(&text, "kuno %s, %s, engine %s\n\n", KN_VERSION, text_of(v->json, "generated_at"),

@@ -363,6 +363,13 @@ static void rest(void *ctx) {
     kn_painter_cool(r->setup.painter);
 }
 
+/* Who looks at pictures is locked in as well as who draws them. */
+static kn_cage_gaps gaps(void *ctx) {
+    const kn_image_runner *r = ctx;
+    kn_cage_gaps found = kn_painter_gaps(r->setup.painter);
+    return found.known ? found : kn_image_process_gaps(r->eye);
+}
+
 /* ---- looking ---- */
 
 static void look_at_first(kn_image_runner *r);
@@ -564,5 +571,6 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .convert = convert,
                                .measure = measure,
                                .inspect = inspect,
+                               .gaps = gaps,
                                .rest = rest };
 }

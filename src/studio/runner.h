@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "studio/inputs.h"
+#include "workers/sandbox.h"
 
 enum { KN_RECIPE_MAX = 64 << 20 };
 
@@ -120,6 +121,8 @@ typedef struct kn_studio_runner {
 
     /* How a client's picture was made; likewise. May be NULL: nobody looks. */
     bool (*inspect)(void *ctx, const void *data, size_t len, kn_inspected_fn *inspected, void *inspected_ctx);
+
+    kn_cage_gaps (*gaps)(void *ctx); /* what protection whoever computes does without; NULL: it needs none */
 
     void (*rest)(void *ctx); /* gives up what is kept warm; only while nothing runs */
 } kn_studio_runner;

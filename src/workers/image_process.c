@@ -16,7 +16,6 @@ enum {
     WORD = 4,
     NUMBERS = 2,
     PIECE = 64 << 10,
-    MISSING_BYTES = 80,
     LINE_BYTES = 64,
     SENTENCE = 80,
     ARGUMENTS = 22,
@@ -52,7 +51,7 @@ struct kn_image_process {
     kn_frame_reader reader;
     uint8_t cancel[KN_FRAME_HEADER]; /* being sent */
     size_t cancel_sent;
-    char missing[MISSING_BYTES];
+    kn_cage_gaps gaps;
     char hdr_lost[sizeof((kn_error){ 0 }.text)]; /* of the report */
     char line[LINE_BYTES];                       /* of its standard error, so far */
     size_t line_len;
@@ -218,8 +217,7 @@ static bool hear_factor(kn_image_process *p) {
 static bool hear(kn_image_process *p) {
     if (p->reader.kind == KN_FRAME_READY) {
         p->ready = true;
-        snprintf(p->missing, sizeof p->missing, "%s", p->reader.payload.data);
-        return true;
+        return kn_cage_gaps_read(p->reader.payload.data, p->reader.payload.len, &p->gaps);
     }
     const struct job *j = p->job;
     if (!j || j->answered || (j->sent < j->head_len + j->body_len && p->reader.kind != KN_FRAME_FAILED))
@@ -467,7 +465,6 @@ static bool start_worker(kn_image_process *p, kn_error *err) {
     if (!kn_child_start(&plan, &p->child, err))
         return false;
     kn_frame_reader_init(&p->reader, KN_FROM_WORKER);
-    p->missing[0] = 0;
     p->line_len = 0;
     p->last_word = KN_JOB_CODES;
     p->ready = p->broken = p->forced = p->lost = false;
@@ -626,6 +623,6 @@ bool kn_image_process_is_warm(const kn_image_process *p) {
     return p->life == ALIVE;
 }
 
-const char *kn_image_process_missing(const kn_image_process *p) {
-    return p->missing;
+kn_cage_gaps kn_image_process_gaps(const kn_image_process *p) {
+    return p->gaps;
 }

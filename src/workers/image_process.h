@@ -107,8 +107,7 @@ void kn_image_process_abandon(kn_image_process *p);
 bool kn_image_process_is_busy(const kn_image_process *p);
 bool kn_image_process_is_warm(const kn_image_process *p); /* there is a process */
 
-/* What protection the last worker had to do without, as words with spaces between; "" if nothing, or nothing is known.
- */
-const char *kn_image_process_missing(const kn_image_process *p);
+/* What protection the last worker that could be locked in had to do without. */
+kn_cage_gaps kn_image_process_gaps(const kn_image_process *p);
 
 #endif

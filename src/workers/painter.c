@@ -101,3 +101,7 @@ void kn_painter_abandon(kn_painter *p) {
 bool kn_painter_is_busy(const kn_painter *p) {
     return kn_image_process_is_busy(p->process);
 }
+
+kn_cage_gaps kn_painter_gaps(const kn_painter *p) {
+    return kn_image_process_gaps(p->process);
+}

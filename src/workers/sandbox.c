@@ -13,6 +13,27 @@ const kn_name kn_isolation_names[KN_ISOLATION_COUNT] = {
     { "best-effort", { NULL }, "what this machine offers" },
 };
 const char *const kn_cage_words[KN_CAGE_PARTS] = { "files", "system-calls", "swap" };
+const char *const kn_cage_remedies[KN_CAGE_PARTS] = {
+    "Use Linux 6.2 or later with Landlock",
+    "Use a kernel with seccomp",
+    "Turn swap off, or set MemorySwapMax=0 for the service",
+};
+
+bool kn_cage_gaps_read(const char *words, size_t len, kn_cage_gaps *ret) {
+    unsigned parts = 0;
+    for (size_t at = 0; at < len;) {
+        const char *end = memchr(words + at, ' ', len - at);
+        size_t n = end ? (size_t)(end - words) - at : len - at, i = 0;
+        while (i < KN_CAGE_PARTS && (strlen(kn_cage_words[i]) != n || memcmp(words + at, kn_cage_words[i], n) != 0))
+            i++;
+        if (i == KN_CAGE_PARTS)
+            return false;
+        parts |= 1U << i;
+        at += n + 1;
+    }
+    *ret = (kn_cage_gaps){ .known = true, .parts = parts };
+    return true;
+}
 
 enum { OPEN_FILES = 256 };
 
@@ -62,7 +83,7 @@ bool kn_sandbox_enter(kn_isolation isolation, unsigned *ret_missing, kn_error *e
             continue;
         missing |= 1U << order[i];
         if (isolation == KN_ISOLATION_REQUIRED)
-            return kn_fail(err, why.code, "%s", why.text);
+            return kn_fail(err, why.code, "the image worker cannot be locked in: %s", why.text);
     }
     *ret_missing = missing;
     return true;

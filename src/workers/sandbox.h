@@ -25,6 +25,14 @@ extern const kn_name kn_isolation_names[KN_ISOLATION_COUNT];
 /* The parts that a machine may not offer, as bits and words. */
 enum { KN_CAGE_FILES, KN_CAGE_CALLS, KN_CAGE_SWAP, KN_CAGE_PARTS };
 extern const char *const kn_cage_words[KN_CAGE_PARTS];
+extern const char *const kn_cage_remedies[KN_CAGE_PARTS]; /* what to do about it, for people */
+
+/* Which of them a process does without, told and read as words with spaces between. */
+typedef struct kn_cage_gaps {
+    bool known;
+    unsigned parts; /* a bit (1 << KN_CAGE_…) each */
+} kn_cage_gaps;
+bool kn_cage_gaps_read(const char *words, size_t len, kn_cage_gaps *ret); /* false: there is another word */
 
 /* *ret_missing: a bit (1 << KN_CAGE_…) for each part that could not be had. False: one is missing and required, or the
  * process could not even be prepared. The error says why. */

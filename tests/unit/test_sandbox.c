@@ -213,11 +213,26 @@ static void the_whole_leaves_only_the_standard_streams_open(void **state) {
     close(fd);
 }
 
+static void what_a_worker_does_without_is_read_in_known_words_only(void **state) {
+    (void)state;
+    kn_cage_gaps gaps = { 0 };
+    assert_true(kn_cage_gaps_read("", 0, &gaps) && gaps.known && gaps.parts == 0);
+    assert_true(kn_cage_gaps_read("files swap", 10, &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_FILES | 1U << KN_CAGE_SWAP);
+    assert_true(kn_cage_gaps_read("system-callsX", 12, &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_CALLS);
+    static const char *const others[] = { " ", "file", "filesystem", "files  swap", " swap", "files\nswap", "Swap" };
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        assert_false(kn_cage_gaps_read(others[i], strlen(others[i]), &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_CALLS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(landlock_alone_keeps_files_as_they_are),
         cmocka_unit_test(the_filter_alone_keeps_from_programs_networks_and_attributes),
         cmocka_unit_test(the_whole_leaves_only_the_standard_streams_open),
+        cmocka_unit_test(what_a_worker_does_without_is_read_in_known_words_only),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
