@@ -471,14 +471,6 @@ bool kn_images_are_wanted(const kn_images *m) {
     return m->pictures != NULL;
 }
 
-static json_t *missing_json(kn_cage_gaps gaps) {
-    json_t *list = gaps.known ? json_array() : json_null();
-    for (size_t i = 0; i < KN_CAGE_PARTS; i++)
-        if (gaps.parts >> i & 1)
-            json_array_append_new(list, json_string(kn_cage_words[i]));
-    return list;
-}
-
 json_t *kn_images_status_json(kn_images *m) {
     const char *pci = m->g->config->image.pci.text;
     if (!m->g->config->image.enabled)
@@ -488,9 +480,10 @@ json_t *kn_images_status_json(kn_images *m) {
     for (const kn_workflow *w = kn_workflows; w < kn_workflows + KN_WORKFLOWS; w++)
         if (!why_not(m, w))
             json_array_append_new(workflows, json_string(w->id));
-    return json_pack("{s:b, s:s?, s:o, s:b, s:o}", "enabled", true, "pci_address", pci[0] ? pci : NULL, "workflows",
-                     workflows, "busy", kn_painter_is_busy(m->g->painter), "isolation_missing",
-                     missing_json(kn_painter_gaps(m->g->painter)));
+    return json_pack("{s:b, s:s?, s:o, s:b, s:o, s:s?}", "enabled", true, "pci_address", pci[0] ? pci : NULL,
+                     "workflows", workflows, "busy", kn_painter_is_busy(m->g->painter), "isolation_missing",
+                     kn_cage_json(kn_painter_gaps(m->g->painter)), "isolation_problem",
+                     kn_painter_obstacle(m->g->painter));
 }
 
 /* ---- beginning and end ---- */

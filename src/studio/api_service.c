@@ -282,27 +282,24 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
 }
 
 /* What is to be done is said of the first part that is missing. */
-static json_t *check_isolation(kn_cage_gaps gaps) {
+static json_t *check_isolation(kn_cage_gaps gaps, const char *obstacle) {
     char message[160];
-    int len = snprintf(message, sizeof message, "The image worker is not locked in completely. It does without:");
-    const char *remedy = NULL;
+    if (obstacle)
+        return check("isolation", "error", obstacle, "Give it what is missing, or set isolation to best-effort");
     if (!gaps.known)
         return check("isolation", "skipped", "No image worker has been locked in yet", NULL);
     if (!gaps.parts)
         return check("isolation", "ok", "The image worker is locked in completely", NULL);
-    for (size_t i = 0; i < KN_CAGE_PARTS; i++) {
-        if (!(gaps.parts >> i & 1))
-            continue;
-        len += snprintf(message + len, sizeof message - (size_t)len, " %s", kn_cage_words[i]);
-        remedy = remedy ? remedy : kn_cage_remedies[i];
-    }
-    return check("isolation", "warning", message, remedy);
+    snprintf(message, sizeof message, "The image worker is not locked in completely. It does without: %s",
+             kn_cage_list_of(gaps.parts).text);
+    return check("isolation", "warning", message, kn_cage_remedy(gaps.parts));
 }
 
 static void add_isolation(kn_visit *v) {
     const kn_studio_runner *r = &v->studio->runner;
     if (r->gaps)
-        json_array_append_new(json_object_get(v->json, "checks"), check_isolation(r->gaps(r->ctx)));
+        json_array_append_new(json_object_get(v->json, "checks"),
+                              check_isolation(r->gaps(r->ctx), r->obstacle(r->ctx, false)));
 }
 
 static void add_recent(kn_visit *v) {
