@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/service.h"
 #include "workers/recipe.h"
+#include "workers/sandbox.h"
 
 enum { TEXT_LIMIT = 64 << 10 };
 
@@ -34,13 +35,35 @@ typedef struct findings {
     const char *from; /* NULL: the built-in configuration */
     kn_service_token token;
     kn_needs problems, busy, warnings;
+    kn_cage_gaps gaps; /* of an image worker that began here */
 } findings;
+
+/* What an image worker would do without is a warning where it must not. */
+static void look_at_cage(findings *f) {
+    const kn_config *c = f->config;
+    const struct {
+        const char *where;
+        bool is_required;
+    } rows[] = { { "studio.isolation", c->studio.len && c->studio_isolated },
+                 { "image.isolation", c->image.enabled && c->image.isolated } };
+    kn_error why = { 0 };
+    if (!c->studio.len && !c->image.enabled)
+        return;
+    f->gaps.known = kn_sandbox_try(&f->gaps.parts, &why);
+    if (f->gaps.parts)
+        kn_fail(&why, KN_E_UNSUPPORTED, "no picture will be drawn: the image worker would do without %s. %s",
+                kn_cage_list_of(f->gaps.parts).text, kn_cage_remedy(f->gaps.parts));
+    for (size_t i = 0; i < KN_COUNT(rows) && why.code; i++)
+        if (rows[i].is_required)
+            kn_needs_add(&f->warnings, rows[i].where, &why);
+}
 
 static void look(findings *f) {
     kn_error err = { 0 };
     kn_needs *n = &f->problems;
     kn_service_look(f->config, n);
     kn_needs_warn(f->config, &f->warnings);
+    look_at_cage(f);
     kn_needs_try(f->config, n, &f->busy);
     if (!kn_service_find_token(f->config, f->from, false, &f->token, &err) && n->count < KN_NEEDS_MAX)
         n->items[n->count++] = err;
@@ -66,6 +89,9 @@ static bool tell(const findings *f, kn_buf *out) {
     for (size_t i = 0; ok && i < c->worker_count; i++)
         ok =
             kn_buf_printf(out, "worker    %s on %s\n", c->workers[i].id, kn_address_print(&c->workers[i].address).text);
+    if (ok && f->gaps.parts)
+        ok = kn_buf_printf(out, "isolation without %s. %s\n", kn_cage_list_of(f->gaps.parts).text,
+                           kn_cage_remedy(f->gaps.parts));
     for (size_t i = 0; ok && i < f->busy.count; i++)
         ok = kn_buf_printf(out, "now       %s\n", f->busy.items[i].text);
     for (size_t i = 0; ok && i < f->warnings.count; i++)
@@ -109,13 +135,13 @@ static json_t *texts_json(const kn_needs *n) {
 static bool tell_json(const findings *f, kn_buf *out) {
     const kn_config *c = f->config;
     json_t *answer =
-        json_pack("{s:s?, s:b, s:o, s:o, s:o, s:s, s:s, s:s, s:s*, s:s, s:s*, s:o, s:o}", "config", f->from, "servable",
-                  !f->problems.count, "problems", texts_json(&f->problems), "in_use", texts_json(&f->busy), "warnings",
-                  texts_json(&f->warnings), "listen", kn_address_print(&c->listen).text, "upstream",
+        json_pack("{s:s?, s:b, s:o, s:o, s:o, s:s, s:s, s:s, s:s*, s:s, s:s*, s:o, s:o, s:o}", "config", f->from,
+                  "servable", !f->problems.count, "problems", texts_json(&f->problems), "in_use", texts_json(&f->busy),
+                  "warnings", texts_json(&f->warnings), "listen", kn_address_print(&c->listen).text, "upstream",
                   kn_address_print(&c->upstream).text, "control", kn_address_print(&c->control).text, "token",
                   f->token.from[0] ? f->token.from : NULL, "state_dir", c->state_dir, "studio",
                   c->studio.len ? kn_address_print(&c->studio).text : NULL, "image", image_json(&c->image), "workers",
-                  workers_json(c));
+                  workers_json(c), "isolation_missing", kn_cage_json(f->gaps));
     char *text = answer ? json_dumps(answer, JSON_INDENT(1)) : NULL;
     bool ok = text && kn_buf_printf(out, "%s\n", text);
     free(text);

@@ -215,7 +215,10 @@ static void drawn(void *ctx, const kn_image_result *r) {
     } else if (r->code == KN_JOB_INVALID) {
         refuse_settings(p, r->sentence);
     } else if (r->code != KN_JOB_DONE) {
-        refuse(p, &failures[r->code]);
+        kn_problem problem = failures[r->code];
+        if (r->code == KN_JOB_ISOLATION_MISSING && r->sentence[0])
+            problem.detail = r->sentence; /* what the machine lacks, and what can be done */
+        refuse(p, &problem);
     }
     if (r->code != KN_JOB_DONE && r->code != KN_JOB_CANCELLED)
         kn_gateway_log(g, "a picture was not drawn: %s", kn_job_codes[r->code].word);
@@ -509,8 +512,10 @@ json_t *kn_images_status_json(kn_images *m) {
     for (const kn_workflow *w = kn_workflows; w < kn_workflows + KN_WORKFLOWS; w++)
         if (!why_not(m, w))
             json_array_append_new(workflows, json_string(w->id));
-    return json_pack("{s:b, s:s?, s:o, s:b}", "enabled", true, "pci_address", pci[0] ? pci : NULL, "workflows",
-                     workflows, "busy", kn_painter_is_busy(m->g->painter));
+    return json_pack("{s:b, s:s?, s:o, s:b, s:o, s:s?}", "enabled", true, "pci_address", pci[0] ? pci : NULL,
+                     "workflows", workflows, "busy", kn_painter_is_busy(m->g->painter), "isolation_missing",
+                     kn_cage_json(kn_painter_gaps(m->g->painter)), "isolation_problem",
+                     kn_painter_obstacle(m->g->painter));
 }
 
 /* ---- beginning and end ---- */

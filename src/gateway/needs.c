@@ -31,7 +31,7 @@ static place of_worker(size_t i, const char *key) {
     return p;
 }
 
-static void note(kn_needs *n, const char *where, const kn_error *why) {
+void kn_needs_add(kn_needs *n, const char *where, const kn_error *why) {
     if (!why->code || n->count == KN_NEEDS_MAX)
         return;
     kn_error *item = &n->items[n->count++];
@@ -42,7 +42,7 @@ static void note(kn_needs *n, const char *where, const kn_error *why) {
 void kn_needs_note(kn_needs *n, const char *where, const char *path, const kn_error *why) {
     kn_error whole = *why;
     kn_fail_within(&whole, "'%s'", kn_quote_path(path).text);
-    note(n, where, &whole);
+    kn_needs_add(n, where, &whole);
 }
 
 /* ---- folders and files ---- */
@@ -186,7 +186,7 @@ static void look_at_history(const kn_config *c, kn_needs *n) {
     kn_usage history = { 0 };
     snprintf(path, sizeof path, "%s/usage.json", c->state_dir);
     if (!kn_usage_new(&history, &why) || !kn_usage_load(&history, path, &why))
-        note(n, "state_dir", &why);
+        kn_needs_add(n, "state_dir", &why);
     kn_usage_free(&history);
 }
 
@@ -296,7 +296,7 @@ static void look_at_models(const char *path, const char *where, bool may_be_fold
     if (!path)
         return;
     if (!find_models(path, may_be_folder, file, &why))
-        note(n, where, &why);
+        kn_needs_add(n, where, &why);
     else if (!is_readable_file(file, &why))
         kn_needs_note(n, where, file, &why);
 }
@@ -309,7 +309,7 @@ static void warn_of_models(const char *path, const char *where, bool may_be_fold
     if (path && (!find_models(path, may_be_folder, file, NULL) || !is_readable_file(file, NULL)))
         return;
     if (!kn_workflows_served(path ? file : NULL, &served, &why))
-        note(n, where, &why);
+        kn_needs_add(n, where, &why);
 }
 
 static void warn_of_pictures(const kn_config *c, kn_needs *n) {
@@ -320,7 +320,7 @@ static void warn_of_pictures(const kn_config *c, kn_needs *n) {
     if (c->image.enabled && (!has_studio || c->studio_models || c->image.models))
         warn_of_models(c->image.models, "image.models", true, n);
     if (has_studio && c->mirror && !c->offline && !kn_mirror_is_good(c->mirror, &why))
-        note(n, "studio.mirror", &why);
+        kn_needs_add(n, "studio.mirror", &why);
 }
 
 void kn_needs_look(const kn_config *c, kn_needs *ret) {
@@ -358,7 +358,7 @@ static void try_address(const kn_address *a, const char *where, kn_needs *n, kn_
         kn_fail(&why, KN_E_USAGE, "%s is in use", kn_address_print(a).text);
     else if (failed)
         kn_fail(&why, KN_E_USAGE, "%s cannot be listened on: %s", kn_address_print(a).text, strerror(failed));
-    note(failed == EADDRINUSE ? busy : n, where, &why);
+    kn_needs_add(failed == EADDRINUSE ? busy : n, where, &why);
 }
 
 static void try_state(const kn_config *c, kn_needs *busy) {
@@ -366,7 +366,7 @@ static void try_state(const kn_config *c, kn_needs *busy) {
     kn_state_sight sight = { 0 };
     if (sees(c, &sight, NULL) && sight.in_use)
         kn_fail(&why, KN_E_USAGE, "'%s' is in use by another kuno", kn_quote_path(c->state_dir).text);
-    note(busy, "state_dir", &why);
+    kn_needs_add(busy, "state_dir", &why);
 }
 
 void kn_needs_try(const kn_config *c, kn_needs *ret, kn_needs *ret_busy) {

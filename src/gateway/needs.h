@@ -21,7 +21,8 @@ void kn_needs_look(const kn_config *c, kn_needs *ret);
 /* What will not work, although `kuno serve` starts. */
 void kn_needs_warn(const kn_config *c, kn_needs *ret);
 
-/* Adds what others have found wrong with the path at that place of the configuration, if anything. */
+/* Adds what others have found wrong at that place of the configuration, or with the path that is there, if anything. */
+void kn_needs_add(kn_needs *n, const char *where, const kn_error *why);
 void kn_needs_note(kn_needs *n, const char *where, const char *path, const kn_error *why);
 
 /* Adds addresses that cannot be listened on. *ret_busy: what somebody else uses at present, be it an address or the

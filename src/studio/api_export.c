@@ -130,7 +130,7 @@ static void converted(void *ctx, const void *file, size_t len, const char *messa
     kn_buf_clear(&v->copy->bytes);
     if (file && v->x && kn_buf_add(&v->copy->bytes, file, len))
         kn_visit_send(v, work_write, NULL);
-    else if (kn_visit_is_back(v))
+    else if (kn_visit_is_back(v) && !kn_visit_refuse_unlocked(v))
         kn_visit_refuse(v, 503, "engine_failed", "The image worker could not write the picture", NULL, NULL);
 }
 

@@ -176,7 +176,7 @@ static void made(void *ctx, const kn_input_facts *facts, const void *png, size_t
     kn_buf_clear(&v->body);
     if (facts && len && kn_buf_add(&v->body, png, len))
         kn_visit_send(v, work_keep, after_thumbnail);
-    else if (kn_visit_is_back(v))
+    else if (kn_visit_is_back(v) && !kn_visit_refuse_unlocked(v))
         kn_visit_refuse(v, 503, "engine_failed", "The image worker could not make it", NULL, NULL);
 }
 

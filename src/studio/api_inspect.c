@@ -161,6 +161,8 @@ static void inspected(void *ctx, const char *found, size_t len, const char *mess
     if (!kn_visit_is_back(v))
         return;
     kn_buf_clear(&v->body);
+    if (!found && kn_visit_refuse_unlocked(v))
+        return;
     bool ok = found ? kn_buf_add(&v->body, found, len) : kn_buf_add_text(&v->body, message);
     if (ok)
         kn_visit_send(v, found ? v->work : work_refuse, NULL);

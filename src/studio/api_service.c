@@ -281,6 +281,27 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
     return ok && (v->json || kn_fail_nomem(err, sizeof p));
 }
 
+/* What is to be done is said of the first part that is missing. */
+static json_t *check_isolation(kn_cage_gaps gaps, const char *obstacle) {
+    char message[160];
+    if (obstacle)
+        return check("isolation", "error", obstacle, "Give it what is missing, or set isolation to best-effort");
+    if (!gaps.known)
+        return check("isolation", "skipped", "No image worker has been locked in yet", NULL);
+    if (!gaps.parts)
+        return check("isolation", "ok", "The image worker is locked in completely", NULL);
+    snprintf(message, sizeof message, "The image worker is not locked in completely. It does without: %s",
+             kn_cage_list_of(gaps.parts).text);
+    return check("isolation", "warning", message, kn_cage_remedy(gaps.parts));
+}
+
+static void add_isolation(kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
+    if (r->gaps)
+        json_array_append_new(json_object_get(v->json, "checks"),
+                              check_isolation(r->gaps(r->ctx), r->obstacle(r->ctx, false)));
+}
+
 static void add_recent(kn_visit *v) {
     json_t *recent = json_array();
     for (size_t i = 0; i < v->studio->recent_count; i++) {
@@ -292,6 +313,7 @@ static void add_recent(kn_visit *v) {
 }
 
 static void after_diagnostics(kn_visit *v) {
+    add_isolation(v);
     add_recent(v);
     kn_visit_answer(v);
 }
@@ -310,6 +332,7 @@ static const char *text_of(const json_t *object, const char *name) {
 static void after_report(kn_visit *v) {
     KN_AUTO_BUF text;
     kn_buf_init(&text, 64 << 10);
+    add_isolation(v);
     add_recent(v);
     const json_t *checks = json_object_get(v->json, "checks"), *recent = json_object_get(v->json, "recent_errors");
     bool ok = kn_buf_printf(&text, "kuno %s, %s, engine %s\n\n", KN_VERSION, text_of(v->json, "generated_at"),

@@ -26,6 +26,11 @@ static void free_visit(kn_visit *v) {
 
 /* ---- answers ---- */
 
+/* The other reasons for 503 pass by themselves; that no worker can be locked in is for a person to change. */
+static bool is_worth_a_retry(unsigned status, const char *code) {
+    return status == 429 || (status == 503 && strcmp(code, kn_task_failures[KN_TASK_ISOLATION_MISSING]) != 0);
+}
+
 void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail,
                      const char *pointer) {
     if (!v->x)
@@ -37,7 +42,29 @@ void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char 
                                           .title = title,
                                           .detail = detail,
                                           .pointer = pointer,
-                                          .retry_after_s = status == 503 || status == 429 ? RETRY_SOON_S : 0 });
+                                          .retry_after_s = is_worth_a_retry(status, code) ? RETRY_SOON_S : 0 });
+}
+
+static const char *obstacle(const kn_visit *v) {
+    const kn_studio_runner *r = &v->studio->runner;
+    return r->obstacle ? r->obstacle(r->ctx, true) : NULL;
+}
+
+bool kn_visit_is_unlocked(const kn_visit *v) {
+    return obstacle(v) != NULL;
+}
+
+static const char unlocked[] = "The image worker cannot be locked in";
+
+bool kn_visit_refuse_unlocked(kn_visit *v) {
+    const char *why = obstacle(v);
+    if (why)
+        kn_visit_refuse(v, 503, kn_task_failures[KN_TASK_ISOLATION_MISSING], unlocked, why, NULL);
+    return why != NULL;
+}
+
+bool kn_visit_deny_unlocked(kn_visit *v) {
+    return kn_visit_deny(v, 503, kn_task_failures[KN_TASK_ISOLATION_MISSING], unlocked, NULL);
 }
 
 int kn_visit_set_problem(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail) {

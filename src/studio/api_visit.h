@@ -101,6 +101,12 @@ void kn_visit_answer(kn_visit *v);
 void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail,
                      const char *pointer);
 
+/* Nothing has become of a picture. Whether that is for want of a cage, in which the image worker is required to be; the
+ * second one then answers so, the third one (false) likewise in the disk's thread, with the error for its reason. */
+bool kn_visit_is_unlocked(const kn_visit *v);
+bool kn_visit_refuse_unlocked(kn_visit *v);
+bool kn_visit_deny_unlocked(kn_visit *v);
+
 /* In the disk's thread: what to answer instead of what the error's code says; false. */
 #define kn_visit_deny(...) kn_failed(kn_visit_set_problem(__VA_ARGS__))
 int kn_visit_set_problem(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail);

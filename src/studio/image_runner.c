@@ -229,6 +229,7 @@ static kn_task_failure failure_of(kn_job_code code) {
     case KN_JOB_INVALID:
     case KN_JOB_REFERENCE_INVALID:
     case KN_JOB_REFERENCE_REQUIRED: return KN_TASK_INPUT_INVALID;
+    case KN_JOB_ISOLATION_MISSING: return KN_TASK_ISOLATION_MISSING;
     default: return KN_TASK_ENGINE_FAILED;
     }
 }
@@ -361,6 +362,19 @@ static void cancel(void *ctx) {
 static void rest(void *ctx) {
     const kn_image_runner *r = ctx;
     kn_painter_cool(r->setup.painter);
+}
+
+/* Who looks at pictures is locked in as well as who draws them. */
+static kn_cage_gaps gaps(void *ctx) {
+    const kn_image_runner *r = ctx;
+    kn_cage_gaps found = kn_painter_gaps(r->setup.painter);
+    return found.known ? found : kn_image_process_gaps(r->eye);
+}
+
+static const char *obstacle(void *ctx, bool to_look) {
+    const kn_image_runner *r = ctx;
+    const char *found = kn_image_process_obstacle(r->eye);
+    return found || to_look ? found : kn_painter_obstacle(r->setup.painter);
 }
 
 /* ---- looking ---- */
@@ -521,7 +535,8 @@ bool kn_image_runner_new(kn_loop *l, const kn_image_runner_setup *setup, kn_imag
                                            .keep_warm_ms = LOOK_WARM_MS,
                                            .deadline_ms = LOOK_WITHIN_MS,
                                            .log = setup->log,
-                                           .log_ctx = setup->log_ctx };
+                                           .log_ctx = setup->log_ctx,
+                                           .told = kn_painter_told(setup->painter) };
     if (!kn_image_process_new(l, &eye, &r->eye, err)) {
         kn_image_runner_free(r);
         return false;
@@ -564,5 +579,7 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .convert = convert,
                                .measure = measure,
                                .inspect = inspect,
+                               .gaps = gaps,
+                               .obstacle = obstacle,
                                .rest = rest };
 }

@@ -19,8 +19,8 @@ const char *const kn_task_phases[KN_TASK_PHASES] = {
     "loading", "encoding", "conditioning", "sampling", "decoding", "upscaling", "saving",
 };
 const char *const kn_task_failures[KN_TASK_FAILURES] = {
-    "cancelled",   "out_of_memory", "missing_model", "input_invalid",
-    "engine_lost", "engine_failed", "disk_full",     "internal",
+    "cancelled",     "out_of_memory",     "missing_model", "input_invalid", "engine_lost",
+    "engine_failed", "isolation_missing", "disk_full",     "internal",
 };
 
 enum {

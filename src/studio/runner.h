@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "studio/inputs.h"
+#include "workers/sandbox.h"
 
 enum { KN_RECIPE_MAX = 64 << 20 };
 
@@ -57,6 +58,7 @@ typedef enum kn_task_failure {
     KN_TASK_INPUT_INVALID,
     KN_TASK_ENGINE_LOST, /* the process died */
     KN_TASK_ENGINE_FAILED,
+    KN_TASK_ISOLATION_MISSING, /* it cannot be locked in as is required */
     KN_TASK_DISK_FULL,
     KN_TASK_INTERNAL,
     KN_TASK_FAILURES,
@@ -120,6 +122,11 @@ typedef struct kn_studio_runner {
 
     /* How a client's picture was made; likewise. May be NULL: nobody looks. */
     bool (*inspect)(void *ctx, const void *data, size_t len, kn_inspected_fn *inspected, void *inspected_ctx);
+
+    /* What protection whoever computes does without, and why it does not even begin, or NULL. to_look: it looks at
+     * pictures; else it does that or draws. Both may be NULL: no protection is needed. */
+    kn_cage_gaps (*gaps)(void *ctx);
+    const char *(*obstacle)(void *ctx, bool to_look);
 
     void (*rest)(void *ctx); /* gives up what is kept warm; only while nothing runs */
 } kn_studio_runner;

@@ -12,20 +12,7 @@
 #include "base/child.h"
 #include "base/json_form.h"
 
-enum {
-    WORD = 4,
-    NUMBERS = 2,
-    PIECE = 64 << 10,
-    MISSING_BYTES = 80,
-    LINE_BYTES = 64,
-    SENTENCE = 80,
-    ARGUMENTS = 22,
-    FIXED = 5,
-    VARIABLE = PATH_MAX + 20
-};
-
-/* Of our own environment: where the user's models.toml is, and what "~" means in any. */
-static const char *const passed[] = { "HOME", "XDG_CONFIG_HOME" };
+enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, LINE_BYTES = 64, SENTENCE = 80, ARGUMENTS = 22 };
 
 typedef enum life { GONE, ALIVE, LEAVING } life; /* LEAVING: its input is closed */
 typedef enum purpose { FOR_DEADLINE, FOR_GRACE, FOR_COOLING } purpose;
@@ -52,7 +39,8 @@ struct kn_image_process {
     kn_frame_reader reader;
     uint8_t cancel[KN_FRAME_HEADER]; /* being sent */
     size_t cancel_sent;
-    char missing[MISSING_BYTES];
+    kn_cage_gaps gaps;
+    kn_error obstacle;                           /* to being locked in */
     char hdr_lost[sizeof((kn_error){ 0 }.text)]; /* of the report */
     char line[LINE_BYTES];                       /* of its standard error, so far */
     size_t line_len;
@@ -118,9 +106,17 @@ static void end_job(kn_image_process *p, kn_job_code code) {
         kn_loop_later(p->loop, &p->told);
 }
 
+static void meet_obstacle(kn_image_process *p) {
+    if (p->options.log && !p->obstacle.code)
+        p->options.log(p->options.log_ctx, p->failure.text);
+    p->obstacle = p->failure;
+}
+
 static void fail_job(kn_image_process *p, kn_job_code code, const char *sentence) {
     p->failure = (kn_error){ 0 };
     kn_fail(&p->failure, KN_E_IO, "%s", sentence);
+    if (code == KN_JOB_ISOLATION_MISSING)
+        meet_obstacle(p);
     end_job(p, code);
 }
 
@@ -214,13 +210,33 @@ static bool hear_factor(kn_image_process *p) {
     return true;
 }
 
+static void tell_gaps(const kn_image_process *p) {
+    const kn_image_process_options *o = &p->options;
+    const char *remedy = kn_cage_remedy(p->gaps.parts);
+    char line[200];
+    if (!o->log || !o->told || o->told->parts == p->gaps.parts)
+        return;
+    *o->told = p->gaps;
+    if (!remedy)
+        return;
+    snprintf(line, sizeof line, "the image worker is not locked in completely. It does without: %s. %s",
+             kn_cage_list_of(p->gaps.parts).text, remedy);
+    o->log(o->log_ctx, line);
+}
+
+static bool hear_ready(kn_image_process *p) {
+    p->ready = true;
+    p->obstacle = (kn_error){ 0 };
+    if (!kn_cage_gaps_read(p->reader.payload.data, p->reader.payload.len, &p->gaps))
+        return false;
+    tell_gaps(p);
+    return true;
+}
+
 /* False: this has no place here. */
 static bool hear(kn_image_process *p) {
-    if (p->reader.kind == KN_FRAME_READY) {
-        p->ready = true;
-        snprintf(p->missing, sizeof p->missing, "%s", p->reader.payload.data);
-        return true;
-    }
+    if (p->reader.kind == KN_FRAME_READY)
+        return hear_ready(p);
     const struct job *j = p->job;
     if (!j || j->answered || (j->sent < j->head_len + j->body_len && p->reader.kind != KN_FRAME_FAILED))
         return false;
@@ -437,6 +453,10 @@ static void add_option(const char **arguments, size_t *count, const char *name, 
     }
 }
 
+/* Of our own environment: where the user's models.toml is, and what "~" means in any. */
+static const char *const passed[] = { "HOME", "XDG_CONFIG_HOME" };
+enum { FIXED = 5, VARIABLE = PATH_MAX + 20 };
+
 static bool start_worker(kn_image_process *p, kn_error *err) {
     char own[KN_COUNT(passed)][VARIABLE];
     const char *environment[FIXED + KN_COUNT(passed) + 1] = {
@@ -467,7 +487,6 @@ static bool start_worker(kn_image_process *p, kn_error *err) {
     if (!kn_child_start(&plan, &p->child, err))
         return false;
     kn_frame_reader_init(&p->reader, KN_FROM_WORKER);
-    p->missing[0] = 0;
     p->line_len = 0;
     p->last_word = KN_JOB_CODES;
     p->ready = p->broken = p->forced = p->lost = false;
@@ -626,6 +645,10 @@ bool kn_image_process_is_warm(const kn_image_process *p) {
     return p->life == ALIVE;
 }
 
-const char *kn_image_process_missing(const kn_image_process *p) {
-    return p->missing;
+kn_cage_gaps kn_image_process_gaps(const kn_image_process *p) {
+    return p->gaps;
+}
+
+const char *kn_image_process_obstacle(const kn_image_process *p) {
+    return p->obstacle.code ? p->obstacle.text : NULL;
 }

@@ -44,6 +44,7 @@ typedef struct kn_image_process_options {
     uint64_t deadline_ms;                     /* of each job; 0: none */
     void (*log)(void *ctx, const char *line); /* NULL: nobody wants to know how workers end that should not */
     void *log_ctx;
+    kn_cage_gaps *told; /* what the log knows of them, so that processes that share it tell it once */
 } kn_image_process_options;
 
 /* How a job ended. Views are valid during the call. */
@@ -107,8 +108,10 @@ void kn_image_process_abandon(kn_image_process *p);
 bool kn_image_process_is_busy(const kn_image_process *p);
 bool kn_image_process_is_warm(const kn_image_process *p); /* there is a process */
 
-/* What protection the last worker had to do without, as words with spaces between; "" if nothing, or nothing is known.
- */
-const char *kn_image_process_missing(const kn_image_process *p);
+/* What protection the last worker that could be locked in had to do without. */
+kn_cage_gaps kn_image_process_gaps(const kn_image_process *p);
+
+/* Why the last worker could not be locked in as is required; NULL: it could. */
+const char *kn_image_process_obstacle(const kn_image_process *p);
 
 #endif

@@ -10,6 +10,7 @@ struct kn_painter {
     uint64_t keep_warm_ms;
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
+    kn_cage_gaps told; /* to the log */
     /* What the worker is, or was. */
     bool known;
     char *config, *upscalers;
@@ -42,7 +43,8 @@ static bool change(kn_painter *p, const kn_painter_needs *n, kn_error *err) {
                                                                      .isolation = n->isolation,
                                                                      .keep_warm_ms = p->keep_warm_ms,
                                                                      .log = p->log,
-                                                                     .log_ctx = p->log_ctx });
+                                                                     .log_ctx = p->log_ctx,
+                                                                     .told = &p->told });
     free(p->config);
     free(p->upscalers);
     p->config = config;
@@ -100,4 +102,16 @@ void kn_painter_abandon(kn_painter *p) {
 
 bool kn_painter_is_busy(const kn_painter *p) {
     return kn_image_process_is_busy(p->process);
+}
+
+kn_cage_gaps kn_painter_gaps(const kn_painter *p) {
+    return kn_image_process_gaps(p->process);
+}
+
+const char *kn_painter_obstacle(const kn_painter *p) {
+    return kn_image_process_obstacle(p->process);
+}
+
+kn_cage_gaps *kn_painter_told(kn_painter *p) {
+    return &p->told;
 }

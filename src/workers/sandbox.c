@@ -1,9 +1,11 @@
 #include "workers/sandbox.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/swap.h"
@@ -13,8 +15,53 @@ const kn_name kn_isolation_names[KN_ISOLATION_COUNT] = {
     { "best-effort", { NULL }, "what this machine offers" },
 };
 const char *const kn_cage_words[KN_CAGE_PARTS] = { "files", "system-calls", "swap" };
+const char *const kn_cage_remedies[KN_CAGE_PARTS] = {
+    "Use Linux 6.2 or later with Landlock",
+    "Use a kernel with seccomp",
+    "Turn swap off, or set MemorySwapMax=0 for the service",
+};
 
-enum { OPEN_FILES = 256 };
+bool kn_cage_gaps_read(const char *words, size_t len, kn_cage_gaps *ret) {
+    unsigned parts = 0;
+    for (size_t at = 0; at < len;) {
+        const char *end = memchr(words + at, ' ', len - at);
+        size_t n = end ? (size_t)(end - words) - at : len - at, i = 0;
+        while (i < KN_CAGE_PARTS && (strlen(kn_cage_words[i]) != n || memcmp(words + at, kn_cage_words[i], n) != 0))
+            i++;
+        if (i == KN_CAGE_PARTS)
+            return false;
+        parts |= 1U << i;
+        at += n + 1;
+    }
+    *ret = (kn_cage_gaps){ .known = true, .parts = parts };
+    return true;
+}
+
+kn_cage_list kn_cage_list_of(unsigned parts) {
+    kn_cage_list list = { "" };
+    size_t len = 0;
+    for (size_t i = 0; i < KN_CAGE_PARTS; i++)
+        if (parts >> i & 1)
+            len += (size_t)snprintf(list.text + len, sizeof list.text - len, "%s%s", len ? ", " : "", kn_cage_words[i]);
+    return list;
+}
+
+const char *kn_cage_remedy(unsigned parts) {
+    for (size_t i = 0; i < KN_CAGE_PARTS; i++)
+        if (parts >> i & 1)
+            return kn_cage_remedies[i];
+    return NULL;
+}
+
+json_t *kn_cage_json(kn_cage_gaps gaps) {
+    json_t *list = gaps.known ? json_array() : json_null();
+    for (size_t i = 0; i < KN_CAGE_PARTS; i++)
+        if (gaps.parts >> i & 1)
+            json_array_append_new(list, json_string(kn_cage_words[i]));
+    return list;
+}
+
+enum { OPEN_FILES = 256, UNPREPARED = 1 << KN_CAGE_PARTS };
 
 static bool limit(int what, rlim_t most, kn_error *err) {
     struct rlimit l;
@@ -62,8 +109,26 @@ bool kn_sandbox_enter(kn_isolation isolation, unsigned *ret_missing, kn_error *e
             continue;
         missing |= 1U << order[i];
         if (isolation == KN_ISOLATION_REQUIRED)
-            return kn_fail(err, why.code, "%s", why.text);
+            return kn_fail(err, why.code, "the image worker cannot be locked in: %s", why.text);
     }
     *ret_missing = missing;
+    return true;
+}
+
+bool kn_sandbox_try(unsigned *ret_missing, kn_error *err) {
+    int status = 0;
+    pid_t pid = fork();
+    if (pid < 0)
+        return kn_fail(err, KN_E_IO, "cannot begin a process: %s", strerror(errno));
+    if (pid == 0) {
+        unsigned missing = 0;
+        _exit(kn_sandbox_enter(KN_ISOLATION_BEST_EFFORT, &missing, NULL) ? (int)missing : UNPREPARED);
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return kn_fail(err, KN_E_IO, "cannot wait for a process: %s", strerror(errno));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) >= UNPREPARED)
+        return kn_fail(err, KN_E_UNSUPPORTED, "a process cannot be locked in here at all");
+    *ret_missing = (unsigned)WEXITSTATUS(status);
     return true;
 }

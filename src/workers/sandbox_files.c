@@ -51,7 +51,7 @@ static bool find_abi(int *ret, kn_error *err) {
         return true;
     }
     if (abi >= 0)
-        return kn_fail(err, KN_E_UNSUPPORTED, "Landlock has version %d here, %d is needed (Linux 6.2)", abi,
+        return kn_fail(err, KN_E_UNSUPPORTED, "Landlock has version %d here, %d is needed; use Linux 6.2 or later", abi,
                        ABI_NEEDED);
     switch (errno) {
     case EOPNOTSUPP:

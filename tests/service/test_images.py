@@ -116,6 +116,14 @@ class Drawn(Pictures, Case):
         self.assertTrue(self.image_workers(server))  # it stays warm
         self.assertEqual(server.stop(), 0)
 
+    def test_isolation(self):
+        """the_status_says_what_the_worker_does_without_as_soon_as_there_is_one"""
+        server = self.serve(image={})
+        self.assertIsNone(server.own("GET", "status")[1]["image"]["isolation_missing"])
+        self.assertEqual(self.draw(server)[0], 200)
+        self.assertLessEqual(set(server.own("GET", "status")[1]["image"]["isolation_missing"]),
+                             {"files", "system-calls", "swap"})
+
     def test_edit(self):
         """so_is_one_that_is_drawn_from_others"""
         server = self.serve(image={"models": str(E2E)})

@@ -55,6 +55,8 @@ class Serve(Rig):
     ports = None
     environment = {}  # more of it
     names_models = True  # in its configuration; else it has the user's own
+    around = ()  # a command that runs the program
+    of_studio = {}  # more of that part of the configuration
 
     def __init__(self, within=None, mirror=None, **more):
         self.more = more
@@ -63,7 +65,7 @@ class Serve(Rig):
     def begin(self):
         self.ports = self.ports or free_ports(4)
         self.listen, self.control, upstream, self.port = self.ports
-        studio = {"listen": f"127.0.0.1:{self.port}"}
+        studio = {"listen": f"127.0.0.1:{self.port}", **self.of_studio}
         if self.names_models:
             studio["models"] = os.path.join(self.folder, "models.toml")
             open(studio["models"], "a").close()
@@ -82,7 +84,8 @@ class Serve(Rig):
             json.dump(config, file)
         own = {**os.environ, "KUNO_CONTROL_TOKEN": TOKEN, **self.environment}
         with open(os.path.join(self.folder, "log"), "a") as log:
-            self.process = subprocess.Popen([self.program, "serve", "--config", path], stdout=log, stderr=log, env=own)
+            command = [*self.around, self.program, "serve", "--config", path]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=own)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:

@@ -271,7 +271,8 @@ class OpenAI(Compat):
         return {**own, "plan": {**own["plan"], "memory": None, "estimated_seconds": None}}
 
     def test_a_failure_is_told_once_and_not_tried_again(self):
-        failures = {"engine_failed": 500, "missing_model": 409, "input_invalid": 400, "disk_full": 507}
+        failures = {"engine_failed": 500, "missing_model": 409, "input_invalid": 400, "isolation_missing": 503,
+                    "disk_full": 507}
         for code, status in failures.items():
             answer = self.draw(prompt="fails=" + code)
             self.assertEqual(answer.status, status)

@@ -77,6 +77,17 @@ class Pictures(unittest.TestCase):
             rig.drawn("another boat")
             self.assertEqual(rig.workers(), [worker])
 
+    def test_diagnostics_say_whether_the_worker_is_locked_in(self):
+        with Serve() as rig:
+            def check():
+                (one,) = [one for one in rig.get("/diagnostics")["checks"] if one["id"] == "isolation"]
+                return one
+            self.assertEqual(check()["status"], "skipped")
+            rig.drawn("a boat")
+            self.assertEqual(check()["status"] == "ok", check()["action"] is None)
+            self.assertIn(check()["status"], ("ok", "warning"))
+            self.assertIn(check()["message"], rig.get("/diagnostics/report").body.decode())
+
     def test_other_models_are_drawn_with_when_the_last_worker_is_gone(self):
         with Serve(image={}) as rig:
             rig.drawn("a boat")

@@ -213,11 +213,54 @@ static void the_whole_leaves_only_the_standard_streams_open(void **state) {
     close(fd);
 }
 
+static void what_is_missing_can_be_tried_without_being_locked_in(void **state) {
+    (void)state;
+    kn_error err = { 0 };
+    unsigned missing = ~0U;
+    need(enter_all, "way to limit what a process opens");
+    if (!kn_sandbox_try(&missing, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(missing >> KN_CAGE_PARTS, 0);
+    if (missing >> KN_CAGE_FILES & 1)
+        assert_false(attempt(kn_sandbox_files, read_file) == 0);
+    else
+        assert_int_equal(attempt(kn_sandbox_files, write_file), EACCES);
+    assert_true(write_file());
+}
+
+static void what_is_missing_is_told_to_people_with_what_to_do(void **state) {
+    (void)state;
+    const unsigned all = (1U << KN_CAGE_PARTS) - 1, last = 1U << KN_CAGE_SWAP;
+    assert_string_equal(kn_cage_list_of(all).text, "files, system-calls, swap");
+    assert_string_equal(kn_cage_list_of(last).text, "swap");
+    assert_string_equal(kn_cage_list_of(0).text, "");
+    assert_ptr_equal(kn_cage_remedy(all), kn_cage_remedies[KN_CAGE_FILES]);
+    assert_ptr_equal(kn_cage_remedy(last), kn_cage_remedies[KN_CAGE_SWAP]);
+    assert_null(kn_cage_remedy(0));
+}
+
+static void what_a_worker_does_without_is_read_in_known_words_only(void **state) {
+    (void)state;
+    kn_cage_gaps gaps = { 0 };
+    assert_true(kn_cage_gaps_read("", 0, &gaps) && gaps.known && gaps.parts == 0);
+    assert_true(kn_cage_gaps_read("files swap", 10, &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_FILES | 1U << KN_CAGE_SWAP);
+    assert_true(kn_cage_gaps_read("system-callsX", 12, &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_CALLS);
+    static const char *const others[] = { " ", "file", "filesystem", "files  swap", " swap", "files\nswap", "Swap" };
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        assert_false(kn_cage_gaps_read(others[i], strlen(others[i]), &gaps));
+    assert_int_equal(gaps.parts, 1U << KN_CAGE_CALLS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(landlock_alone_keeps_files_as_they_are),
         cmocka_unit_test(the_filter_alone_keeps_from_programs_networks_and_attributes),
         cmocka_unit_test(the_whole_leaves_only_the_standard_streams_open),
+        cmocka_unit_test(what_is_missing_can_be_tried_without_being_locked_in),
+        cmocka_unit_test(what_is_missing_is_told_to_people_with_what_to_do),
+        cmocka_unit_test(what_a_worker_does_without_is_read_in_known_words_only),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -110,7 +110,10 @@ static bool deny_failure(kn_visit *v, const json_t *job, kn_error *err) {
     static const struct {
         kn_task_failure why;
         unsigned status;
-    } rows[] = { { KN_TASK_MISSING_MODEL, 409 }, { KN_TASK_INPUT_INVALID, 422 }, { KN_TASK_DISK_FULL, 507 } };
+    } rows[] = { { KN_TASK_MISSING_MODEL, 409 },
+                 { KN_TASK_INPUT_INVALID, 422 },
+                 { KN_TASK_ISOLATION_MISSING, 503 },
+                 { KN_TASK_DISK_FULL, 507 } };
     const json_t *error = json_object_get(job, "error");
     const char *state = json_string_value(json_object_get(job, "state"));
     const char *code = json_string_value(json_object_get(error, "code"));
@@ -341,6 +344,12 @@ static bool work_refuse(kn_visit *v, kn_store *s, kn_error *err) {
            kn_visit_deny(v, 422, "input_invalid", "A picture cannot be used", NULL);
 }
 
+static bool work_turn_away(kn_visit *v, kn_store *s, kn_error *err) {
+    drop_pictures(v, s);
+    kn_fail(err, KN_E_FORMAT, "%s", v->body.data);
+    return kn_visit_deny_unlocked(v);
+}
+
 static bool work_be_busy(kn_visit *v, kn_store *s, kn_error *err) {
     (void)err;
     drop_pictures(v, s);
@@ -364,7 +373,8 @@ static void looked(void *ctx, const kn_input_facts *facts, const void *png, size
     bool said = kn_buf_add_text(&v->body, small     ? "the picture has less than 16 pixels on a side"
                                           : message ? message
                                                     : "");
-    kn_visit_send(v, said ? work_refuse : work_be_busy, NULL);
+    bool unlocked = !facts && kn_visit_is_unlocked(v);
+    kn_visit_send(v, !said ? work_be_busy : unlocked ? work_turn_away : work_refuse, NULL);
 }
 
 static void look_at_next(kn_visit *v) {
