@@ -154,6 +154,11 @@ export default {
     "state.failed": "Failed",
     "state.cancelled": "Cancelled",
     "phase.waiting": "Waiting for the engine",
+    "waits.waits_for_turn": "Waiting for its turn: other work comes first",
+    "waits.admission_paused": "Waiting: the owner has paused the gateway, and it goes on when that is over",
+    "waits.recovery_required":
+        "Waiting: recovery is required. Stop Kuno and the Ollama behind it, remove the marks of work under way " +
+        "(upstream-in-flight, reserved-…) from the state directory, and start both again; or reboot. The job is kept.",
     "phase.loading": "Loading the model",
     "phase.encoding": "Reading the prompt",
     "phase.conditioning": "Preparing",

@@ -4,7 +4,7 @@ import { blob, get, post } from "./api.js";
 import { button, el, fill, icon } from "./dom.js";
 import { duration, size } from "./format.js";
 import { isOver, state, takeJob, watch } from "./state.js";
-import { t } from "./texts.js";
+import { has, t } from "./texts.js";
 import { announce, busily, meter, notes, setMeter } from "./ui.js";
 
 export function phaseText(job) {
@@ -14,7 +14,13 @@ export function phaseText(job) {
     if (isOver(job)) return t(`state.${job.state}`);
     if (job.cancel_requested) return t("job.cancelling");
     if (p.phase === "sampling" && p.steps) return t("phase.step", { step: p.step ?? 0, steps: p.steps });
-    return t(`phase.${p.phase}`);
+    return stateOfWork(p);
+}
+
+// Without its steps.
+function stateOfWork({ phase, waiting }) {
+    if (!waiting) return t(`phase.${phase}`);
+    return has(`waits.${waiting.code}`) ? t(`waits.${waiting.code}`) : waiting.message;
 }
 
 export function remainingText(job) {
@@ -175,7 +181,7 @@ export function makeStage({ actions, idle }) {
             ? t(`state.${job.state}`)
             : job.state === "queued"
               ? phaseText(job)
-              : t(`phase.${job.progress.phase}`);
+              : stateOfWork(job.progress);
         if (words !== said) announce(words);
         said = words;
     }

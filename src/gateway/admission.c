@@ -19,13 +19,13 @@ static void line_up(kn_admission *a, kn_ticket *t) {
     t->next = NULL;
     *(a->last ? &a->last->next : &a->first) = t;
     a->last = t;
-    a->queued++;
+    ++*(t->patient ? &a->patient : &a->queued);
 }
 
 static void step_out(kn_admission *a, kn_ticket *t) {
     *(t->prev ? &t->prev->next : &a->first) = t->next;
     *(t->next ? &t->next->prev : &a->last) = t->prev;
-    a->queued--;
+    --*(t->patient ? &a->patient : &a->queued);
 }
 
 /* Hooks come last: they may call back into the machine. */
@@ -34,12 +34,27 @@ static void refuse(kn_admission *a, kn_ticket *t, kn_refusal why) {
     a->hooks->refused(a->ctx, t, why);
 }
 
-static void refuse_all(kn_admission *a, kn_refusal why) {
-    while (a->first) {
-        kn_ticket *t = a->first;
-        step_out(a, t);
-        refuse(a, t, why);
-    }
+/* Of those who wait for a while only. */
+static kn_ticket *first_in_a_hurry(const kn_admission *a) {
+    kn_ticket *t = a->first;
+    while (t && t->patient)
+        t = t->next;
+    return t;
+}
+
+static void turn_away(kn_admission *a, kn_ticket *t, kn_refusal why) {
+    step_out(a, t);
+    refuse(a, t, why);
+}
+
+static void look_what_is_waited_for(kn_admission *a) {
+    kn_wait now = a->recovery_required ? KN_WAITS_FOR_RECOVERY : a->paused ? KN_WAITS_FOR_RESUME : KN_WAITS_FOR_TURN;
+    if (now == a->waits_for)
+        return;
+    a->waits_for = now;
+    for (kn_ticket *t = a->first; t; t = t->next)
+        if (t->patient)
+            a->hooks->waits(a->ctx, t, now);
 }
 
 static void begin(kn_admission *a, kn_ticket *t, uint64_t now_ms) {
@@ -55,7 +70,7 @@ static void begin(kn_admission *a, kn_ticket *t, uint64_t now_ms) {
 static void call_next(kn_admission *a, uint64_t now_ms) {
     kn_admission_tick(a, now_ms); /* who is too late is too late, even if it would be their turn now */
     kn_ticket *t = a->first;
-    if (!t || a->lease != KN_LEASE_FREE || a->paused)
+    if (!t || a->lease != KN_LEASE_FREE || a->waits_for != KN_WAITS_FOR_TURN)
         return;
     step_out(a, t);
     begin(a, t, now_ms);
@@ -86,16 +101,18 @@ bool kn_admission_refuses(const kn_admission *a, kn_refusal *why) {
 }
 
 void kn_admission_enter(kn_admission *a, kn_ticket *t, kn_work work, uint64_t now_ms) {
-    kn_refusal why;
+    kn_refusal why = KN_REFUSED_STOPPING;
     t->work = work;
-    if (kn_admission_refuses(a, &why)) {
+    if (t->patient ? a->stopping : kn_admission_refuses(a, &why)) {
         refuse(a, t, why);
-    } else if (is_free(a)) {
+    } else if (is_free(a) && a->waits_for == KN_WAITS_FOR_TURN) {
         begin(a, t, now_ms);
     } else {
         t->state = KN_TICKET_WAITS;
         t->until_ms = now_ms + a->queue_timeout_ms;
         line_up(a, t);
+        if (t->patient)
+            a->hooks->waits(a->ctx, t, a->waits_for);
     }
 }
 
@@ -146,24 +163,29 @@ void kn_admission_cleared(kn_admission *a, bool done, uint64_t now_ms) {
 
 void kn_admission_pause(kn_admission *a) {
     a->paused = true;
+    look_what_is_waited_for(a);
 }
 
 bool kn_admission_resume(kn_admission *a, uint64_t now_ms) {
     if (a->recovery_required)
         return false;
     a->paused = false;
+    look_what_is_waited_for(a);
     call_next(a, now_ms);
     return true;
 }
 
 void kn_admission_stop(kn_admission *a) {
     a->stopping = true;
-    refuse_all(a, KN_REFUSED_STOPPING);
+    while (a->first)
+        turn_away(a, a->first, KN_REFUSED_STOPPING);
 }
 
 void kn_admission_require_recovery(kn_admission *a) {
     a->recovery_required = true;
-    refuse_all(a, KN_REFUSED_RECOVERY);
+    look_what_is_waited_for(a);
+    for (kn_ticket *t; (t = first_in_a_hurry(a));)
+        turn_away(a, t, KN_REFUSED_RECOVERY);
 }
 
 bool kn_admission_is_active(const kn_admission *a) {
@@ -171,13 +193,12 @@ bool kn_admission_is_active(const kn_admission *a) {
 }
 
 void kn_admission_tick(kn_admission *a, uint64_t now_ms) {
-    while (a->first && a->first->until_ms <= now_ms) { /* all wait equally long, so the first is the first */
-        kn_ticket *t = a->first;
-        step_out(a, t);
-        refuse(a, t, KN_REFUSED_QUEUE_TIMEOUT);
-    }
+    /* All wait equally long, so the first is the first. */
+    for (kn_ticket *t; (t = first_in_a_hurry(a)) && t->until_ms <= now_ms;)
+        turn_away(a, t, KN_REFUSED_QUEUE_TIMEOUT);
 }
 
 uint64_t kn_admission_next_ms(const kn_admission *a) {
-    return a->first ? a->first->until_ms : UINT64_MAX;
+    const kn_ticket *t = first_in_a_hurry(a);
+    return t ? t->until_ms : UINT64_MAX;
 }

@@ -8,6 +8,10 @@
  * While it is paused nobody new is let in, and nobody's turn comes; those in line keep their places, and their time
  * runs.
  *
+ * A patient one is like that only in that it takes its turn: it has a place beside those of the line, which nothing but
+ * the end of the service takes from it. It waits for as long as it takes, through a pause and while recovery is
+ * required, and is told what for. Whoever lets somebody be patient sees to it that there are few of them.
+ *
  * A machine of states without clock, disk or sockets: it is told the time with each call, asks for the marker to be
  * written and removed (state.h) and is told when that is done, and says who is granted or refused. Between `mark` and
  * kn_admission_marked, and between `clear` and kn_admission_cleared, nobody is granted anything. So what holds for it
@@ -35,10 +39,19 @@ typedef enum kn_refusal {
     KN_REFUSED_COUNT,
 } kn_refusal;
 
+/* What a patient one waits for. */
+typedef enum kn_wait {
+    KN_WAITS_FOR_TURN, /* others are at work, or came before */
+    KN_WAITS_FOR_RESUME,
+    KN_WAITS_FOR_RECOVERY,
+    KN_WAITS,
+} kn_wait;
+
 typedef struct kn_ticket kn_ticket;
 struct kn_ticket {
     kn_ticket *next, *prev; /* in line */
-    uint64_t until_ms;      /* waits at most so long */
+    uint64_t until_ms;      /* waits at most so long, unless it is … */
+    bool patient;           /* said by whoever enters */
     kn_work work;
     enum { KN_TICKET_NONE, KN_TICKET_WAITS, KN_TICKET_NEXT, KN_TICKET_GRANTED } state;
 };
@@ -46,6 +59,7 @@ struct kn_ticket {
 typedef struct kn_admission_hooks {
     void (*granted)(void *ctx, kn_ticket *t);
     void (*refused)(void *ctx, kn_ticket *t, kn_refusal why);
+    void (*waits)(void *ctx, kn_ticket *t, kn_wait what_for); /* patient: when it comes, and when that changes */
     void (*mark)(void *ctx);
     void (*clear)(void *ctx);
 } kn_admission_hooks;
@@ -53,9 +67,11 @@ typedef struct kn_admission_hooks {
 typedef struct kn_admission {
     const kn_admission_hooks *hooks;
     void *ctx;
-    size_t queue_limit, queued;
+    size_t queue_limit, queued; /* without those who are … */
+    size_t patient;
     uint64_t queue_timeout_ms;
     bool paused, stopping, recovery_required;
+    kn_wait waits_for;
     enum { KN_LEASE_FREE, KN_LEASE_MARKING, KN_LEASE_HELD, KN_LEASE_CLEARING } lease;
     kn_work work;      /* what the lease is for, unless it is free, … */
     uint64_t since_ms; /* … and since when */
@@ -66,10 +82,11 @@ typedef struct kn_admission {
 void kn_admission_init(kn_admission *a, size_t queue_limit, uint64_t queue_timeout_ms, const kn_admission_hooks *hooks,
                        void *ctx);
 
-/* Whether somebody who entered now would be refused at once. */
+/* Whether somebody who entered now, and is not patient, would be refused at once. */
 bool kn_admission_refuses(const kn_admission *a, kn_refusal *why);
 
-/* Exactly one of granted and refused follows, maybe at once, unless the ticket leaves before. */
+/* Exactly one of granted and refused follows, maybe at once, unless the ticket leaves before. `waits` calls nothing
+ * here. */
 void kn_admission_enter(kn_admission *a, kn_ticket *t, kn_work work, uint64_t now_ms);
 
 /* Before it was granted anything: it waits no more. Else: nothing. */
@@ -88,7 +105,7 @@ void kn_admission_pause(kn_admission *a);
 /* Those in line go on. False while recovery is required: that does not end by being asked to. */
 bool kn_admission_resume(kn_admission *a, uint64_t now_ms);
 
-/* Refuses what waits and what comes; what is granted goes on. */
+/* Refuses what waits and what comes; what is granted goes on. While recovery is required, patient ones wait. */
 void kn_admission_stop(kn_admission *a);
 void kn_admission_require_recovery(kn_admission *a);
 

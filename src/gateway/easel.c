@@ -86,7 +86,10 @@ static void workers_have_stopped(void *ctx, bool certain) {
     }
     kn_gateway_log(e->g, "recovery required: a worker cannot be ended");
     kn_easel_finish(t, false);
-    t->refused(t, KN_REFUSED_RECOVERY);
+    if (t->waits)
+        kn_easel_enter(e, t);
+    else
+        t->refused(t, KN_REFUSED_RECOVERY);
 }
 
 static void granted(kn_entry *entry) {
@@ -105,6 +108,11 @@ static void refused(kn_entry *entry, kn_refusal why) {
     kn_turn *t = KN_HOLDER(entry, kn_turn, entry);
     t->state = KN_TURN_NONE;
     t->refused(t, why);
+}
+
+static void waits(kn_entry *entry, kn_wait what_for) {
+    kn_turn *t = KN_HOLDER(entry, kn_turn, entry);
+    t->waits(t, what_for);
 }
 
 /* ---- */
@@ -136,7 +144,7 @@ void kn_easel_free(kn_easel *e) {
 
 void kn_easel_enter(kn_easel *e, kn_turn *t) {
     t->easel = e;
-    t->entry = (kn_entry){ .granted = granted, .refused = refused };
+    t->entry = (kn_entry){ .granted = granted, .refused = refused, .waits = waits, .ticket.patient = t->waits != NULL };
     t->state = KN_TURN_WAITS;
     kn_lease_enter(e->g->lease, &t->entry, KN_WORK_IMAGE);
 }

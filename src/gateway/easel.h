@@ -13,11 +13,13 @@
 #include "gateway/gateway.h"
 #include "gateway/lease.h"
 
-/* Lives in whoever waits. Exactly one of the two is called, refused maybe at once, unless the turn leaves before. */
+/* Lives in whoever waits. Exactly one of the first two is called, refused maybe at once, unless the turn leaves before.
+ * Who has `waits` is patient (admission.h): it is refused only by a service that stops. */
 typedef struct kn_turn kn_turn;
 struct kn_turn {
     void (*ready)(kn_turn *t);
     void (*refused)(kn_turn *t, kn_refusal why);
+    void (*waits)(kn_turn *t, kn_wait what_for);
     kn_easel *easel;
     kn_entry entry;
     enum { KN_TURN_NONE, KN_TURN_WAITS, KN_TURN_CLEARS, KN_TURN_READY } state;

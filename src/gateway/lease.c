@@ -37,6 +37,12 @@ static void on_refused(void *ctx, kn_ticket *t, kn_refusal why) {
     e->refused(e, why);
 }
 
+static void on_waits(void *ctx, kn_ticket *t, kn_wait what_for) {
+    (void)ctx;
+    kn_entry *e = KN_HOLDER(t, kn_entry, ticket);
+    e->waits(e, what_for);
+}
+
 /* An image worker is our child and stops when we do: nothing of it is left that a next start would have to fear. */
 static void on_mark(void *ctx) {
     kn_lease *l = ctx;
@@ -49,7 +55,7 @@ static void on_clear(void *ctx) {
     kn_disk_do(l->disk, &l->clear);
 }
 
-static const kn_admission_hooks hooks = { on_granted, on_refused, on_mark, on_clear };
+static const kn_admission_hooks hooks = { on_granted, on_refused, on_waits, on_mark, on_clear };
 
 static void write_marker(kn_job *j) {
     kn_lease *l = KN_HOLDER(j, kn_lease, mark);

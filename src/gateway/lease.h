@@ -16,6 +16,7 @@ struct kn_entry {
     kn_ticket ticket;
     void (*granted)(kn_entry *e);
     void (*refused)(kn_entry *e, kn_refusal why);
+    void (*waits)(kn_entry *e, kn_wait what_for); /* of one whose ticket is patient */
 };
 
 /* changed: called when the lease has been given back or recovery became required; may be NULL. */

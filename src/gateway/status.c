@@ -23,8 +23,8 @@ json_t *kn_admission_json(kn_gateway *g) {
     return json_pack("{s:s, s:b, s:b, s:b, s:s?, s:o, s:I, s:I, s:I}", "state", state_name(a), "paused", a->paused,
                      "recovery_required", a->recovery_required, "active", active, "active_kind",
                      active ? kn_work_names[a->work] : NULL, "active_since", active ? date_json(since_s) : json_null(),
-                     "queued", (json_int_t)a->queued, "queue_limit", (json_int_t)a->queue_limit, "queue_timeout_ms",
-                     (json_int_t)a->queue_timeout_ms);
+                     "queued", (json_int_t)(a->queued + a->patient), "queue_limit", (json_int_t)a->queue_limit,
+                     "queue_timeout_ms", (json_int_t)a->queue_timeout_ms);
 }
 
 json_t *kn_status_json(kn_gateway *g) {

@@ -127,6 +127,11 @@ static void tell_progress(kn_mcp_call *c, double percent, const char *message) {
 
 /* "picture 2, sampling, step 3 of 8" */
 static void tell_progress_of(kn_mcp_call *c, const json_t *progress) {
+    const char *wait = json_string_value(json_object_get(json_object_get(progress, "waiting"), "message"));
+    if (wait) { /* nothing has moved, but what is told has to be more than what was told before */
+        tell_progress(c, c->progress + 0.001, wait);
+        return;
+    }
     const char *phase = json_string_value(json_object_get(progress, "phase"));
     long long step = json_integer_value(json_object_get(progress, "step"));
     long long steps = json_integer_value(json_object_get(progress, "steps"));

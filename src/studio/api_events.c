@@ -143,6 +143,21 @@ static bool may_watch(kn_visit *v) {
 static const char head_lines[] = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
                                  "X-Content-Type-Options: nosniff\r\n";
 
+/* How far the job is, for who has just begun to watch it: while it waits, that may be all that there is to hear. */
+static bool write_progress(const kn_visit *v, kn_buf *into) {
+    json_t *now = json_pack("{s:s, s:s}", "id", v->id, "state", "running");
+    kn_queue_show_progress(v->studio->queue, now);
+    json_t *progress = json_object_get(now, "progress");
+    json_t *told = progress ? json_pack("{s:s, s:O}", "job_id", v->id, "progress", progress) : NULL;
+    kn_event e = { .seq = v->number, .kind = KN_EVENT_JOB_PROGRESS };
+    e.data = told ? json_dumps(told, JSON_COMPACT) : NULL;
+    bool ok = !e.data || kn_event_write(v->studio->events, &e, into);
+    free(e.data);
+    json_decref(told);
+    json_decref(now);
+    return ok;
+}
+
 /* Sends what comes first: the pause before a client tries again, and that it has missed something. */
 static void begin_stream(kn_visit *v, const char *last_id, bool given) {
     kn_events *events = v->studio->events;
@@ -153,7 +168,8 @@ static void begin_stream(kn_visit *v, const char *last_id, bool given) {
     if (given)
         resume = kn_events_resume(events, last_id, strlen(last_id), &v->number);
     kn_buf_init(&text, EVENT_BYTES);
-    if (!kn_buf_add_text(&text, "retry: 2000\n\n") || (resume != KN_RESUME_GOOD && !write_reset(v, resume, &text))) {
+    if (!kn_buf_add_text(&text, "retry: 2000\n\n") || (resume != KN_RESUME_GOOD && !write_reset(v, resume, &text)) ||
+        (v->id[0] && !given && !write_progress(v, &text))) {
         kn_exchange_break(v->x);
         return;
     }

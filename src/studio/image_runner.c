@@ -14,7 +14,6 @@ enum {
     LOOKS_MAX = 16,          /* files that wait to be looked at */
     LOOK_WARM_MS = 5 * 1000, /* who sends one picture often sends another */
     LOOK_WITHIN_MS = 60 * 1000,
-    AGAIN_MS = 2 * 1000,        /* until a turn is asked for again */
     REFERENCE_BYTES = 16 << 20, /* of a picture to draw from: what the worker takes */
 };
 
@@ -48,7 +47,6 @@ struct kn_image_runner {
     const kn_task_heard *heard;
     void *heard_ctx;
     kn_turn turn;
-    kn_timer again;
     kn_task late;
     bool cancelled;
     char message[sizeof((kn_error){ 0 }.text)];
@@ -311,6 +309,7 @@ static void draw(kn_image_runner *r) {
 static void ready(kn_turn *t) {
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
     if (!r->cancelled) {
+        r->heard->progress(r->heard_ctx, KN_TASK_LOADING, 0, 0);
         draw(r);
         return;
     }
@@ -318,20 +317,18 @@ static void ready(kn_turn *t) {
     kn_loop_later(r->loop, &r->late);
 }
 
-/* Paused, or the line is long: a job of the studio is not in a hurry. */
+static void waits(kn_turn *t, kn_wait what_for) {
+    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
+    if (!r->cancelled)
+        r->heard->waits(r->heard_ctx, what_for);
+}
+
+/* The service stops. The job does not end by that: the next start begins it again. */
 static void refused(kn_turn *t, kn_refusal why) {
     (void)why;
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
     if (r->cancelled)
         kn_loop_later(r->loop, &r->late);
-    else
-        kn_loop_timer_after(r->loop, &r->again, AGAIN_MS);
-}
-
-static void ask_again(kn_timer *t) {
-    kn_image_runner *r = KN_HOLDER(t, kn_image_runner, again);
-    if (r->task && !r->cancelled)
-        kn_easel_enter(r->setup.easel, &r->turn);
 }
 
 static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {
@@ -351,12 +348,10 @@ static void cancel(void *ctx) {
     if (!r->task || r->cancelled || r->closing) /* what is freed stands last in the loop's line */
         return;
     r->cancelled = true;
-    if (r->turn.state == KN_TURN_READY) {
+    if (r->turn.state == KN_TURN_READY)
         kn_painter_cancel(r->setup.painter);
-    } else if (r->turn.state == KN_TURN_NONE || kn_easel_leave(&r->turn)) { /* else it is about to be ready */
-        kn_loop_timer_stop(&r->again);
+    else if (r->turn.state == KN_TURN_NONE || kn_easel_leave(&r->turn)) /* else it is about to be ready */
         kn_loop_later(r->loop, &r->late);
-    }
 }
 
 static void rest(void *ctx) {
@@ -526,8 +521,7 @@ bool kn_image_runner_new(kn_loop *l, const kn_image_runner_setup *setup, kn_imag
         return kn_fail_nomem(err, sizeof *r);
     *r = (kn_image_runner){ .loop = l,
                             .setup = *setup,
-                            .turn = { .ready = ready, .refused = refused },
-                            .again.fired = ask_again,
+                            .turn = { .ready = ready, .refused = refused, .waits = waits },
                             .late.run = fail_late,
                             .glance.run = glance };
     r->last = &r->looks;
@@ -558,7 +552,6 @@ void kn_image_runner_free(kn_image_runner *r) {
     if (r->turn.state == KN_TURN_READY)
         kn_painter_abandon(r->setup.painter);
     kn_easel_drop(&r->turn);
-    kn_loop_timer_close(r->loop, &r->again);
     while (r->looks)
         tell_failure(take_first(r), "the service ends", false);
     r->gone.run = free_runner;

@@ -1,6 +1,6 @@
 /* Image workers as the studio's runner: the one that draws for everybody (workers/painter.h), and another one that
- * looks at clients' pictures. A picture takes its turn like everything that needs the machine; while that is not to be
- * had, the picture waits. */
+ * looks at clients' pictures. A picture takes its turn like everything that needs the machine, and is patient: it has a
+ * place in that line until it is drawn or cancelled (gateway/admission.h). */
 #ifndef KN_STUDIO_IMAGE_RUNNER_H
 #define KN_STUDIO_IMAGE_RUNNER_H
 

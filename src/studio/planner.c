@@ -513,11 +513,14 @@ bool kn_plan_request(const kn_studio_request *r, const kn_plan_setting *with, kn
 
 /* ---- as clients see it ---- */
 
+json_t *kn_note_json(const kn_note *note) {
+    return json_pack("{s:s, s:s, s:s}", "code", note->code, "message", note->message, "severity", note->severity);
+}
+
 json_t *kn_notes_json(const kn_note *notes, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "code", notes[i].code, "message", notes[i].message,
-                                              "severity", notes[i].severity));
+        json_array_append_new(list, kn_note_json(&notes[i]));
     return list;
 }
 

@@ -80,6 +80,7 @@ bool kn_plan_request(const kn_studio_request *r, const kn_plan_setting *with, kn
                      kn_error *err);
 
 json_t *kn_studio_plan_json(const kn_studio_plan *p);
+json_t *kn_note_json(const kn_note *note);
 json_t *kn_notes_json(const kn_note *notes, size_t count);
 
 /* What a preset means for a model. */

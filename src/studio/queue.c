@@ -12,11 +12,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "gateway/state.h"
 #include "gateway/trouble.h"
 #include "studio/internal.h"
 
 const char *const kn_task_phases[KN_TASK_PHASES] = {
-    "loading", "encoding", "conditioning", "sampling", "decoding", "upscaling", "saving",
+    "waiting", "loading", "encoding", "conditioning", "sampling", "decoding", "upscaling", "saving",
 };
 const char *const kn_task_failures[KN_TASK_FAILURES] = {
     "cancelled",     "out_of_memory",     "missing_model", "input_invalid", "engine_lost",
@@ -54,6 +55,8 @@ struct kn_queue {
 
     /* Its progress, as it is shown. */
     kn_task_phase phase;
+    kn_wait waits_for; /* in that phase, … */
+    double waits_s;    /* … since then */
     unsigned at, steps;
     double fraction, first_s;
     uint64_t shown_ms;
@@ -87,9 +90,28 @@ static void end(kn_queue *q, kn_job_state state, kn_task_failure why, const char
 
 /* What part of a picture's time is over when a phase begins. */
 static double share_of(kn_task_phase phase, unsigned at, unsigned steps) {
-    static const double begin[KN_TASK_PHASES + 1] = { 0, 0.03, 0.06, 0.1, 0.9, 0.94, 0.98, 1 };
+    static const double begin[KN_TASK_PHASES + 1] = { 0, 0, 0.03, 0.06, 0.1, 0.9, 0.94, 0.98, 1 };
     double part = steps ? (double)KN_MIN(at, steps) / steps : 0;
     return begin[phase] + part * (begin[phase + 1] - begin[phase]);
+}
+
+/* Why nothing is done, and what would help. */
+static const kn_note waits[KN_WAITS] = {
+    [KN_WAITS_FOR_TURN] = { "waits_for_turn", "Others have their turn first; the picture keeps its place in the line",
+                            "info" },
+    [KN_WAITS_FOR_RESUME] = { "admission_paused",
+                              "Admission is paused; the picture keeps its place until the owner resumes it with POST "
+                              "/kuno/v1/admission/resume at the control address",
+                              "warning" },
+    [KN_WAITS_FOR_RECOVERY] = { "recovery_required",
+                                ("Earlier work may still be running: " KN_STATE_RECOVERY
+                                 "; the job is kept and goes on afterwards"),
+                                "warning" },
+};
+
+static json_t *wait_json(const kn_queue *q) {
+    const kn_note *n = &waits[q->waits_for];
+    return q->phase == KN_TASK_WAITING ? kn_note_json(n) : NULL;
 }
 
 static json_t *progress_json(const kn_queue *q) {
@@ -97,7 +119,7 @@ static json_t *progress_json(const kn_queue *q) {
     bool has_steps = q->phase == KN_TASK_SAMPLING && q->steps;
     bool guessed = q->phase >= KN_TASK_SAMPLING && q->fraction > 0.1;
     return json_pack(
-        "{s:s, s:o, s:o, s:I, s:f, s:o, s:b}", "phase", kn_task_phases[q->phase], "step",
+        "{s:s, s:o*, s:o, s:o, s:I, s:f, s:o, s:b}", "phase", kn_task_phases[q->phase], "waiting", wait_json(q), "step",
         has_steps ? json_integer(q->at) : json_null(), "steps", has_steps ? json_integer(q->steps) : json_null(),
         "image_index", (json_int_t)q->task.number, "fraction", q->fraction, "eta_seconds",
         guessed ? json_real(spent * (1 - q->fraction) / q->fraction) : json_null(), "has_preview", q->preview.len > 0);
@@ -291,10 +313,30 @@ static void save(kn_queue *q) {
 
 /* ---- one picture ---- */
 
+static void heard_waits(void *ctx, kn_wait what_for) {
+    kn_queue *q = ctx;
+    if (q->step != COMPUTING || q->closing)
+        return;
+    if (q->phase != KN_TASK_WAITING)
+        q->waits_s = kn_now();
+    q->waits_for = what_for;
+    enter_phase(q, KN_TASK_WAITING, 0, 0);
+}
+
+/* Time that was waited through tells nothing about how fast pictures are drawn. */
+static void leave_out_wait(kn_queue *q) {
+    double waited = kn_now() - q->waits_s;
+    q->first_s += waited;
+    q->begun_s += waited;
+}
+
 static void heard_progress(void *ctx, kn_task_phase phase, unsigned at, unsigned steps) {
     kn_queue *q = ctx;
-    if (q->step == COMPUTING && !q->closing)
-        enter_phase(q, phase, at, steps);
+    if (q->step != COMPUTING || q->closing)
+        return;
+    if (q->phase == KN_TASK_WAITING)
+        leave_out_wait(q);
+    enter_phase(q, phase, at, steps);
 }
 
 static void heard_preview(void *ctx, unsigned at, const kn_task_picture *png) {
@@ -341,7 +383,7 @@ static void heard_failed(void *ctx, kn_task_failure why, const char *message) {
     end(q, stopped ? KN_STATE_CANCELLED : KN_STATE_FAILED, why, message);
 }
 
-static const kn_task_heard heard = { heard_progress, heard_preview, heard_done, heard_failed };
+static const kn_task_heard heard = { heard_waits, heard_progress, heard_preview, heard_done, heard_failed };
 
 static void begin_picture(kn_queue *q) {
     kn_studio *s = q->studio;

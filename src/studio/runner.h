@@ -1,12 +1,13 @@
 /* Who computes for the studio: the image worker, or in tests somebody who only pretends. One picture at a time.
  *
- * Nothing is called back from within a call that is made here; all of it happens in the loop's thread. After `done` or
- * `failed` the next picture may be started. */
+ * Nothing but `waits` is called back from within a call that is made here; all of it happens in the loop's thread.
+ * After `done` or `failed` the next picture may be started. */
 #ifndef KN_STUDIO_RUNNER_H
 #define KN_STUDIO_RUNNER_H
 
 #include <jansson.h>
 
+#include "gateway/admission.h"
 #include "studio/inputs.h"
 #include "workers/sandbox.h"
 
@@ -39,6 +40,7 @@ typedef struct kn_studio_task {
 } kn_studio_task;
 
 typedef enum kn_task_phase {
+    KN_TASK_WAITING, /* for its turn: told by `waits` */
     KN_TASK_LOADING,
     KN_TASK_ENCODING,
     KN_TASK_CONDITIONING,
@@ -74,6 +76,7 @@ typedef struct kn_task_picture {
 } kn_task_picture;
 
 typedef struct kn_task_heard {
+    void (*waits)(void *ctx, kn_wait what_for); /* nothing is done for it until progress is told */
     void (*progress)(void *ctx, kn_task_phase phase, unsigned step, unsigned steps);
     void (*preview)(void *ctx, unsigned step, const kn_task_picture *png);
     void (*done)(void *ctx, const kn_task_picture *picture);

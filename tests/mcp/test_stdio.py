@@ -200,6 +200,18 @@ class Tools(Case):
         self.assertEqual((ended["structuredContent"]["state"], ended["isError"]), ("cancelled", False))
         self.assertEqual(talk.tool(5, "get_job", job)["structuredContent"]["state"], "cancelled")
 
+    def test_what_a_job_waits_for_is_told_whenever_one_begins_to_listen(self):
+        talk = self.opened()
+        job = talk.tool(1, "generate_image", {"prompt": "waits=2", "wait_seconds": 0})["structuredContent"]["job_id"]
+        self.studio.wait_for("running")
+        talk.send(call(2, "wait_for_job", {"job_id": job}, progressToken="w"))
+        told = talk.wait(lambda one: "start both again" in one.get("params", {}).get("message", ""))["params"]
+        self.assertEqual((told["progressToken"], 0 < told["progress"] < 0.1), ("w", True))
+        progress = talk.tool(3, "get_job", {"job_id": job})["structuredContent"]["progress"]
+        self.assertEqual((progress["phase"], progress["waiting"]["code"]), ("waiting", "recovery_required"))
+        talk.tool(4, "cancel_job", {"job_id": job})
+        self.assertEqual(talk.answer(2)["result"]["structuredContent"]["state"], "cancelled")
+
     def test_a_request_that_is_cancelled_takes_its_job_along_and_is_not_answered(self):
         talk = self.opened()
         talk.send(call("slow", "generate_image", SLOW, progressToken="s"))

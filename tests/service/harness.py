@@ -6,6 +6,7 @@ KUNO names the program. The stand-in does what a request's field X-Stub says:
     delay=S           wait before the head of the answer
     hold              wait before the head until the test says `upstream.release()`
     pause=N           do so before that line
+    gate=NAME         wait before the head until the test says `upstream.gate(NAME).set()`
     cut=N             close the connection after so many lines, in the middle of the answer
     stall=N           fall silent after so many lines
     bulk=N            answer with so many MiB
@@ -176,6 +177,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         stub = self.server.stub
         if "hold" in words:
             stub.held.wait(PATIENCE)
+        if "gate" in words:
+            stub.gate(words["gate"]).wait(3 * PATIENCE)
         time.sleep(float(words.get("delay", 0)))
         if "drop" in words:
             raise OSError
@@ -213,7 +216,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.stub, self.lock = self, threading.Lock()
         self.begun, self.seen, self.heads, self.connections = [], [], [], []
         self.active = self.most_active = self.gone = 0
-        self.held, self.over = threading.Event(), threading.Event()
+        self.held, self.over, self.gates = threading.Event(), threading.Event(), {}
         self.error_text = "the upstream's own words"
         self.residents = None  # what /api/ps lists, if not the first model
         self.version = {"version": "0.0.0-stub"}
@@ -236,9 +239,13 @@ class Upstream(http.server.ThreadingHTTPServer):
     def release(self):
         self.held.set()
 
+    def gate(self, name):
+        with self.lock:
+            return self.gates.setdefault(name, threading.Event())
+
     def close(self):
-        self.over.set()
-        self.held.set()
+        for one in self.over, self.held, *self.gates.values():
+            one.set()
         self.shutdown()
         self.server_close()
         for connection in self.connections:  # those that are kept for further requests

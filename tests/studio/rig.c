@@ -4,7 +4,8 @@
  *
  * prints "port=PORT" and runs until SIGTERM, which lets the running job end; a second one ends it at once. SIGUSR1 puts
  * its clocks on by a minute, SIGUSR2 by an hour (kn_date_now goes through here, too: meson.build). What becomes of a
- * picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "kill" ends
+ * picture is in its prompt: "steps=N" and "ms=N" (of each step), "fails=WORD" with a word of runner.h, "waits=N" has it
+ * wait for what that is in admission.h until it is cancelled, "kill" ends
  * the whole process as if by the hand of the kernel, "tells=N" has its job's events say N MiB more. An upscaler
  * enlarges by the first digit of its file. */
 #include <signal.h>
@@ -56,7 +57,7 @@ static struct {
     void *ctx;
     const kn_studio_task *task;
     unsigned step, steps, ms;
-    bool cancelled;
+    bool cancelled, waits;
 } picture;
 
 static unsigned number_of(const char *text, const char *name, unsigned usual) {
@@ -147,13 +148,20 @@ static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *he
     picture.ms = number_of(prompt, "ms=", 0);
     picture.cancelled = false;
     picture.timer.fired = go_on;
-    kn_loop_timer_after(own.loop, &picture.timer, picture.ms);
+    unsigned what_for = number_of(prompt, "waits=", KN_WAITS);
+    picture.waits = what_for < KN_WAITS;
+    if (picture.waits)
+        heard->waits(heard_ctx, (kn_wait)what_for);
+    else
+        kn_loop_timer_after(own.loop, &picture.timer, picture.ms);
     return true;
 }
 
 static void cancel(void *ctx) {
     (void)ctx;
     picture.cancelled = true;
+    if (picture.waits)
+        kn_loop_timer_after(own.loop, &picture.timer, 0);
 }
 
 /* ---- and looks at pictures at once ---- */

@@ -13,7 +13,7 @@
 enum { TIMEOUT = 1000 };
 
 /* A gateway of nothing but admission. What happens is written down: "m" the marker is asked for, "c" its removal, "+n"
- * ticket n is granted, "-nX" it is refused for reason X. */
+ * ticket n is granted, "-nX" it is refused for reason X, "~nX" it waits for X. */
 typedef struct scene {
     kn_admission a;
     kn_ticket tickets[10];
@@ -37,6 +37,11 @@ static void on_refused(void *ctx, kn_ticket *t, kn_refusal why) {
     log_text(ctx, "-", t, names[why]);
 }
 
+static void on_waits(void *ctx, kn_ticket *t, kn_wait what_for) {
+    static const char *const names[KN_WAITS] = { "T", "P", "R" };
+    log_text(ctx, "~", t, names[what_for]);
+}
+
 static void on_mark(void *ctx) {
     log_text(ctx, "m", NULL, "");
 }
@@ -45,11 +50,11 @@ static void on_clear(void *ctx) {
     log_text(ctx, "c", NULL, "");
 }
 
-static const kn_admission_hooks hooks = { on_granted, on_refused, on_mark, on_clear };
+static const kn_admission_hooks hooks = { on_granted, on_refused, on_waits, on_mark, on_clear };
 
 /* What is done, one letter each, with a digit for the ticket or the hundreds of milliseconds:
- * e enter, l leave, f finish, u finish uncertain, M marked, X not marked, C cleared, Y not cleared, p pause, r resume,
- * s stop, t the time is n * 100 */
+ * e enter, E enter patiently, l leave, f finish, u finish uncertain, M marked, X not marked, C cleared, Y not cleared,
+ * p pause, r resume, s stop, t the time is n * 100 */
 static void play(const char *steps, size_t limit, const char *expected) {
     scene s = { 0 };
     uint64_t now = 0;
@@ -58,10 +63,14 @@ static void play(const char *steps, size_t limit, const char *expected) {
         if (*p == ' ')
             continue;
         char what = *p;
-        int n = strchr("elfut", what) ? *++p - '0' : 0;
+        int n = strchr("eElfut", what) ? *++p - '0' : 0;
         kn_ticket *t = what == 't' ? NULL : &s.tickets[n];
         switch (what) {
-        case 'e': kn_admission_enter(&s.a, t, KN_WORK_INFERENCE, now); break;
+        case 'e':
+        case 'E':
+            t->patient = what == 'E';
+            kn_admission_enter(&s.a, t, KN_WORK_INFERENCE, now);
+            break;
         case 'l': kn_admission_leave(&s.a, t); break;
         case 'f': kn_admission_finish(&s.a, t, true, now); break;
         case 'u': kn_admission_finish(&s.a, t, false, now); break;
@@ -178,6 +187,58 @@ static void who_waits_keeps_the_place_through_a_pause(void **state) {
     play("e0 e1 p X r M", 9, "m -0M m ok +1");
 }
 
+static void a_patient_one_has_a_place_beside_those_of_the_line(void **state) {
+    (void)state;
+    play("e0 M e1 e2 E3 e4", 2, "m +0 ~3T -4F");
+    play("e0 M E1 e2 e3 e4 f0 C M f1 C M f2 C M", 2, "m +0 ~1T -4F c m +1 c m +2 c m +3"); /* it takes nobody's */
+    play("e0 M E1 e2", 0, "m +0 ~1T -2F");
+    play("E0 M f0 C", 0, "m +0 c"); /* with nobody there it does not wait */
+}
+
+static void a_patient_one_has_its_turn_in_the_order_of_coming(void **state) {
+    (void)state;
+    play("e0 M e1 E2 e3 f0 C M f1 C M f2 C M", 9, "m +0 ~2T c m +1 c m +2 c m +3");
+    /* Whoever comes as soon as there is room in a line that is full comes after it. */
+    play("e0 M e1 E2 f0 C M e0 f1 C M f2 C M", 1, "m +0 ~2T c m +1 c m +2 c m +0");
+    play("E0 M e1 f0 E0 C M f1 C M", 9, "m +0 c ~0T m +1 c m +0"); /* and the next picture after who waits by then */
+}
+
+static void a_patient_one_waits_for_as_long_as_it_takes(void **state) {
+    (void)state;
+    play("e0 M E1 e2 t: f0 C M", 9, "m +0 ~1T -2T c m +1");
+    play("e0 M E1 t1 e2 t9 t: t; f0 C M", 9, "m +0 ~1T -2T c m +1");
+    scene s = { 0 };
+    kn_admission_init(&s.a, 9, TIMEOUT, &hooks, &s);
+    s.tickets[1].patient = true;
+    for (int i = 0; i < 3; i++)
+        kn_admission_enter(&s.a, &s.tickets[i], KN_WORK_IMAGE, 5);
+    assert_true(kn_admission_next_ms(&s.a) == 5 + TIMEOUT);
+    kn_admission_leave(&s.a, &s.tickets[2]);
+    assert_true(kn_admission_next_ms(&s.a) == UINT64_MAX);
+    assert_int_equal(s.a.queued, 0);
+    assert_int_equal(s.a.patient, 1);
+    kn_admission_leave(&s.a, &s.tickets[1]);
+    assert_int_equal(s.a.patient, 0);
+}
+
+static void a_patient_one_comes_and_stays_while_it_is_paused(void **state) {
+    (void)state;
+    play("p E0 e1 r M", 9, "~0P -1P ~0T m ok +0");
+    play("e0 M E1 p p e2 f0 C r M", 9, "m +0 ~1T ~1P -2P c ~1T m ok +1");
+    play("e0 M e1 E2 p f0 C r M f1 C M", 9, "m +0 ~2T ~2P c ~2T m ok +1 c m +2");
+    play("p E0 l0 r e1 M", 9, "~0P ok m +1");
+    play("p E0 s", 9, "~0P -0S");
+    play("s E0", 9, "-0S");
+    play("e0 M E1 s f0 C", 9, "m +0 ~1T -1S c");
+}
+
+static void a_patient_one_waits_while_recovery_is_required(void **state) {
+    (void)state;
+    play("e0 M E1 e2 u0 E3 e4 r", 9, "m +0 ~1T ~1R -2R ~3R -4R no");
+    play("e0 M E1 f0 Y t: l1 s", 9, "m +0 ~1T c ~1R");
+    play("e0 M p E1 u0 r s", 9, "m +0 ~1P ~1R no -1S");
+}
+
 static void activity_lasts_until_the_marker_is_gone(void **state) {
     (void)state;
     scene s = { 0 };
@@ -202,11 +263,11 @@ static void activity_lasts_until_the_marker_is_gone(void **state) {
 
 /* Two hundred clients that come and go as they like, a disk that is slow and sometimes fails, an owner who pauses. What
  * must hold is checked from outside, by what the hooks say and by the marker as the disk has it. */
-enum { CLIENTS = 200 };
+enum { CLIENTS = 200, PATIENT = 2 };
 
 typedef struct crowd {
     kn_admission a;
-    kn_ticket tickets[CLIENTS];
+    kn_ticket tickets[CLIENTS]; /* the first ones are patient */
     enum { AWAY, WAITING, WORKING } where[CLIENTS];
     uint64_t turn[CLIENTS], turns, last_turn; /* in which order they came */
     int working;                              /* which one; -1: none */
@@ -240,8 +301,17 @@ static void crowd_refused(void *ctx, kn_ticket *t, kn_refusal why) {
     crowd *c = ctx;
     int i = (int)(t - c->tickets);
     assert_int_equal(c->where[i], WAITING);
+    assert_true(i >= PATIENT || why == KN_REFUSED_STATE);
     c->where[i] = AWAY;
     c->refused[why]++;
+}
+
+static void crowd_waits(void *ctx, kn_ticket *t, kn_wait what_for) {
+    const crowd *c = ctx;
+    int i = (int)(t - c->tickets);
+    assert_true(i < PATIENT);
+    assert_int_equal(c->where[i], WAITING);
+    assert_int_equal(what_for, c->a.paused ? KN_WAITS_FOR_RESUME : KN_WAITS_FOR_TURN);
 }
 
 static void crowd_mark(void *ctx) {
@@ -259,13 +329,14 @@ static void crowd_clear(void *ctx) {
     c->clear_wanted = true;
 }
 
-static const kn_admission_hooks crowd_hooks = { crowd_granted, crowd_refused, crowd_mark, crowd_clear };
+static const kn_admission_hooks crowd_hooks = { crowd_granted, crowd_refused, crowd_waits, crowd_mark, crowd_clear };
 
 static void client_acts(crowd *c, int i, uint64_t now) {
     switch (c->where[i]) {
     case AWAY:
         c->where[i] = WAITING;
         c->turn[i] = ++c->turns;
+        c->tickets[i].patient = i < PATIENT;
         kn_admission_enter(&c->a, &c->tickets[i], (kn_work)random_below(KN_WORK_COUNT), now);
         break;
     case WAITING:
@@ -323,8 +394,8 @@ static void a_crowd_never_has_two_at_work(void **state) {
             for (int i = 0; i < CLIENTS; i++)
                 waiting += c.where[i] == WAITING;
             size_t next = c.a.lease == KN_LEASE_MARKING && c.a.holder != NULL;
-            assert_int_equal(waiting, c.a.queued + next); /* nobody is lost */
-            assert_true(c.a.queued <= c.a.queue_limit);
+            assert_int_equal(waiting, c.a.queued + c.a.patient + next); /* nobody is lost */
+            assert_true(c.a.queued <= c.a.queue_limit && c.a.patient <= PATIENT);
         }
         /* Everybody goes home, and so does the marker. */
         for (int i = 0; i < CLIENTS; i++) {
@@ -355,6 +426,11 @@ int main(void) {
         cmocka_unit_test(a_marker_that_cannot_be_written_refuses_one),
         cmocka_unit_test(pausing_refuses_who_comes_and_lets_work_finish),
         cmocka_unit_test(who_waits_keeps_the_place_through_a_pause),
+        cmocka_unit_test(a_patient_one_has_a_place_beside_those_of_the_line),
+        cmocka_unit_test(a_patient_one_has_its_turn_in_the_order_of_coming),
+        cmocka_unit_test(a_patient_one_waits_for_as_long_as_it_takes),
+        cmocka_unit_test(a_patient_one_comes_and_stays_while_it_is_paused),
+        cmocka_unit_test(a_patient_one_waits_while_recovery_is_required),
         cmocka_unit_test(activity_lasts_until_the_marker_is_gone),
         cmocka_unit_test(a_crowd_never_has_two_at_work),
     };

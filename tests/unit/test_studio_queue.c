@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "studio/internal.h"
 
 /* ---- a runner that draws nothing ---- */
@@ -16,7 +17,7 @@ typedef struct pretender {
     void *ctx;
     const kn_studio_task *task;
     unsigned step, steps, delay_ms;
-    bool cancelled;
+    bool cancelled, waits;
     kn_task_failure failure; /* of the next picture; KN_TASK_FAILURES: none */
     unsigned failures;       /* how many pictures fail so */
     unsigned started, tiles[8];
@@ -56,7 +57,10 @@ static bool fake_start(void *ctx, const kn_studio_task *task, const kn_task_hear
     fake.cancelled = false;
     fake.tiles[fake.started++ % KN_COUNT(fake.tiles)] = task->tile_size;
     fake.timer.fired = pretend;
-    kn_loop_timer_after(fake.loop, &fake.timer, fake.delay_ms);
+    if (fake.waits)
+        heard->waits(heard_ctx, KN_WAITS_FOR_TURN);
+    else
+        kn_loop_timer_after(fake.loop, &fake.timer, fake.delay_ms);
     return true;
 }
 
@@ -272,6 +276,58 @@ static void a_gain_map_that_is_lost_is_noted_once(void **state) {
     work_off();
     expect(id, "completed", "", 1);
     assert_int_equal(of_a_loss, notes + 1);
+    finish();
+}
+
+/* What is told of how far the job is, and, while it waits, what it waits for. */
+static void expect_wait(kn_id id, const char *phase, const char *code, const char *words) {
+    json_t *job = json_pack("{s:s, s:s}", "id", id.text, "state", "running");
+    kn_queue_show_progress(studio->queue, job);
+    const json_t *progress = json_object_get(job, "progress"), *wait = json_object_get(progress, "waiting");
+    assert_string_equal(json_string_value(json_object_get(progress, "phase")), phase);
+    assert_int_equal(json_is_object(wait), code != NULL);
+    if (code) {
+        assert_string_equal(json_string_value(json_object_get(wait, "code")), code);
+        assert_non_null(strstr(json_string_value(json_object_get(wait, "message")), words));
+    }
+    json_decref(job);
+}
+
+static double ratio;
+static bool work_speed(kn_store *s, kn_id *id, kn_error *err) {
+    (void)id;
+    const kn_speed_key key = { runner.backend, runner.device, "staged" };
+    kn_speed speed;
+    if (!kn_speed_find(s, &key, &speed, err))
+        return false;
+    ratio = speed.ratio;
+    return true;
+}
+
+static void a_job_tells_what_it_waits_for_and_waiting_is_no_drawing(void **state) {
+    (void)state;
+    begin();
+    fake.waits = true;
+    double first_s = kn_now();
+    kn_id id = add();
+    while (!fake.started)
+        GOOD(kn_loop_turn(loop, 20, &err));
+    double wait_s = kn_now();
+    expect_wait(id, "waiting", "waits_for_turn", "place in the line");
+    fake.heard->waits(fake.ctx, KN_WAITS_FOR_RESUME);
+    expect_wait(id, "waiting", "admission_paused", "/kuno/v1/admission/resume");
+    fake.heard->waits(fake.ctx, KN_WAITS_FOR_RECOVERY);
+    expect_wait(id, "waiting", "recovery_required", "start both again");
+    nanosleep(&(struct timespec){ .tv_nsec = 300 * 1000000L }, NULL); /* longer than the rest takes */
+    wait_s = kn_now() - wait_s;
+    fake.heard->progress(fake.ctx, KN_TASK_LOADING, 0, 0);
+    expect_wait(id, "loading", NULL, NULL);
+    kn_loop_timer_after(loop, &fake.timer, 0);
+    work_off();
+    double all_s = kn_now() - first_s;
+    expect(id, "completed", "", 1);
+    do_order(work_speed, id);
+    assert_true(ratio > 0 && ratio <= all_s - wait_s);
     finish();
 }
 
@@ -548,6 +604,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_job_becomes_pictures_in_the_gallery),
         TEST(a_gain_map_that_is_lost_is_noted_once),
+        TEST(a_job_tells_what_it_waits_for_and_waiting_is_no_drawing),
         TEST(a_running_job_is_cancelled),
         TEST(memory_that_runs_out_is_tried_again_once_with_smaller_tiles),
         TEST(each_failure_ends_the_job_with_its_code),

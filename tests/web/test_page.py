@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import tap
-from studio.rig import TOKEN, png_file
+from studio.rig import TOKEN, Rig, png_file
 from studio.serve import PROGRAM, Serve
 from web.browser import BrowserCase, drop, shot, why_not
 
@@ -160,6 +160,17 @@ class Page(BrowserCase):
                 expect(row.locator("strong")).to_have_text("Stopping after this step")
             expect(row.locator("strong")).to_have_text("Cancelled")
             self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+    def test_a_job_says_what_it_waits_for(self):
+        with Rig() as rig, self.visit(rig) as page:
+            go(page, "queue")
+            for number, words in enumerate((r"Waiting for its turn", r"owner has paused", r"start both again")):
+                job = rig.job(f"a boat, waits={number}")
+                row = page.locator(f".job[data-id={job}]")
+                expect(row.locator("strong")).to_have_text(re.compile(words))
+                shot(page, f"queue-waits-{number}")
+                row.locator("text=Cancel").click()
+                self.assertEqual(rig.ended(job)["state"], "cancelled")
 
     def test_a_job_goes_on_when_the_service_is_begun_again(self):
         with Serve() as rig, self.visit(rig, may_complain=True) as page:
