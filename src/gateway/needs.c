@@ -223,7 +223,7 @@ static void warn_of_room(const kn_config *c, kn_needs *n) {
     kn_error why = { 0 };
     kn_room room = kn_room_find(c);
     if (kn_room_is_short(c, &room, &why))
-        note(n, "max_connections", &why);
+        kn_needs_add(n, "max_connections", &why);
 }
 
 /* ---- workers ---- */
