@@ -16,7 +16,7 @@ from studio import described
 
 PROGRAM = os.environ.get("STUDIO_RIG")
 TOKEN = "0123456789abcdef-studio.token-0123456789"
-PATIENCE = 60
+PATIENCE = int(os.environ.get("KUNO_PATIENCE", 60))
 DOCUMENT = None if described.WHY_NOT else described.Document()
 ENDED = ("completed", "failed", "cancelled")
 

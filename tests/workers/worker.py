@@ -10,7 +10,7 @@ from kuno import SANITIZED, Case, environment
 
 PROGRAM = os.environ["KUNO"]
 PROBED = os.environ["KUNO_PROBED"]
-PATIENCE = 240 if SANITIZED else 60  # whatever takes so long does not come
+PATIENCE = int(os.environ.get("KUNO_PATIENCE", 240 if SANITIZED else 60))  # whatever takes so long does not come
 
 PREVIEW, FINAL, READY, PROGRESS, REPORT, FAILED, PICTURE, LARGE, FACTOR, FOUND = range(1, 11)
 DRAW, DRAW_PREVIEW, READ_PICTURE, CANCEL, CONVERT, MEASURE, INSPECT = range(16, 23)
