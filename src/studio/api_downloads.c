@@ -148,7 +148,7 @@ static bool check_order(kn_visit *v, kn_store *s, order *o, const kn_artifact **
 static bool add(kn_visit *v, kn_store *s, order *o, kn_error *err) {
     kn_new_download d = { .key = v->key[0] ? v->key : NULL };
     kn_id id;
-    if (!kn_sha256_of(v->body.data, v->body.len, &d.body, err) ||
+    if (!kn_visit_hash(v, v->body.data, v->body.len, &d.body, err) ||
         !kn_visit_find_replayed(v, s, &d.body, "downloads", &id, err))
         return false;
     if (id.text[0])

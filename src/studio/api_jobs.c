@@ -95,7 +95,7 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
     kn_prepared p;
     kn_id known;
     v->status = 202;
-    if (!kn_sha256_of(request, len, &body, err) || !kn_visit_find_replayed(v, s, &body, "jobs", &known, err))
+    if (!kn_visit_hash(v, request, len, &body, err) || !kn_visit_find_replayed(v, s, &body, "jobs", &known, err))
         return false;
     if (known.text[0])
         return kn_visit_show_job(v, s, known.text, err);

@@ -269,6 +269,15 @@ bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err) {
     return v->json || kn_fail_nomem(err, sizeof cursor);
 }
 
+bool kn_visit_hash(const kn_visit *v, const char *json, size_t len, kn_sha256 *ret, kn_error *err) {
+    json_t *parsed = v->key[0] ? json_loadb(json, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    char *sorted = parsed ? json_dumps(parsed, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    bool ok = sorted ? kn_sha256_of(sorted, strlen(sorted), ret, err) : kn_sha256_of(json, len, ret, err);
+    free(sorted);
+    json_decref(parsed);
+    return ok;
+}
+
 bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, const char *where, kn_id *ret,
                             kn_error *err) {
     kn_key_state state;

@@ -145,6 +145,9 @@ void kn_visit_tell_cancelled(kn_visit *v); /* afterwards */
 
 bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err); /* into v->json */
 
+/* What tells two requests apart that came with one key: the same members with the same values are the same. */
+bool kn_visit_hash(const kn_visit *v, const char *json, size_t len, kn_sha256 *ret, kn_error *err);
+
 /* A key that was used before: *ret is what it made, below /api/v1/`where`, which is to be answered again, and `flag` is
  * set; else *ret is empty. Answers itself where the body is another one. */
 bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, const char *where, kn_id *ret,

@@ -162,6 +162,8 @@ class Jobs(Api):
         self.assertEqual((first.status, again.status, again["id"]), (202, 202, first["id"]))
         self.assertIsNone(first.headers["Idempotency-Replayed"])
         self.assertEqual(again.headers["Idempotency-Replayed"], "true")
+        other_words = b'{ "seed":"7",\n"prompt": "\\u006fnce" }'
+        self.assertEqual(self.rig.post("/jobs", other_words, Idempotency_Key="key-1")["id"], first["id"])
         self.problem(self.rig.post("/jobs", {"prompt": "two"}, Idempotency_Key="key-1"), 422, "idempotency_key_reused")
         self.problem(self.rig.post("/jobs", body, Idempotency_Key="a b"), 400)
         self.problem(self.rig.post("/jobs", body, Idempotency_Key="a" * 256), 400)
