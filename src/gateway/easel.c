@@ -142,6 +142,10 @@ void kn_easel_free(kn_easel *e) {
     free(e);
 }
 
+kn_wait kn_easel_waits_for(const kn_easel *e) {
+    return kn_lease_admission(e->g->lease)->waits_for;
+}
+
 void kn_easel_enter(kn_easel *e, kn_turn *t) {
     t->easel = e;
     t->entry = (kn_entry){ .granted = granted, .refused = refused, .waits = waits, .ticket.patient = t->waits != NULL };

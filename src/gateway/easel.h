@@ -30,6 +30,9 @@ bool kn_easel_new(kn_gateway *g, kn_easel **ret, kn_error *err);
 /* Before the upstream goes. NULL is fine. */
 void kn_easel_free(kn_easel *e);
 
+/* What a patient one would wait for that came now, whoever else waits. */
+kn_wait kn_easel_waits_for(const kn_easel *e);
+
 void kn_easel_enter(kn_easel *e, kn_turn *t);
 
 /* True: it waits no more. False: the device is already being cleared for it, or it is ready: it must finish. */

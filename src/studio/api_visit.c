@@ -26,9 +26,10 @@ static void free_visit(kn_visit *v) {
 
 /* ---- answers ---- */
 
-/* The other reasons for 503 pass by themselves; that no worker can be locked in is for a person to change. */
+/* Most reasons for 503 pass by themselves; these a person has to change. */
 static bool is_worth_a_retry(unsigned status, const char *code) {
-    return status == 429 || (status == 503 && strcmp(code, kn_task_failures[KN_TASK_ISOLATION_MISSING]) != 0);
+    return status == 429 || (status == 503 && strcmp(code, kn_task_failures[KN_TASK_ISOLATION_MISSING]) != 0 &&
+                             strcmp(code, "admission_paused") != 0 && strcmp(code, "recovery_required") != 0);
 }
 
 void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail,

@@ -359,6 +359,11 @@ static void rest(void *ctx) {
     kn_painter_cool(r->setup.painter);
 }
 
+static kn_wait waits_for(void *ctx) {
+    const kn_image_runner *r = ctx;
+    return kn_easel_waits_for(r->setup.easel);
+}
+
 /* Who looks at pictures is locked in as well as who draws them. */
 static kn_cage_gaps gaps(void *ctx) {
     const kn_image_runner *r = ctx;
@@ -574,5 +579,6 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .inspect = inspect,
                                .gaps = gaps,
                                .obstacle = obstacle,
+                               .waits_for = waits_for,
                                .rest = rest };
 }

@@ -131,6 +131,9 @@ typedef struct kn_studio_runner {
     kn_cage_gaps (*gaps)(void *ctx);
     const char *(*obstacle)(void *ctx, bool to_look);
 
+    /* What a picture would wait for that were ordered now. May be NULL: its turn. */
+    kn_wait (*waits_for)(void *ctx);
+
     void (*rest)(void *ctx); /* gives up what is kept warm; only while nothing runs */
 } kn_studio_runner;
 

@@ -160,6 +160,25 @@ class Turns(Case):
         server.own("POST", "admission/resume")
         self.wait_ended(server, second, "completed")
 
+    def test_waiting_clients(self):
+        """clients_that_would_wait_for_their_answer_are_told_at_once_that_it_is_paused"""
+        server = self.start()
+        server.own("POST", "admission/pause")
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        body = json.dumps({"prompt": "a red boat"})
+        for path in "/v1/images/generations", "/sdapi/v1/txt2img":
+            status, told, text = server.ask("POST", path, body, None, headers, self.studio)
+            self.assertEqual(status, 503, text)
+            self.assertIn(b"admission/resume", text)
+            self.assertNotIn("Retry-After", dict(told))
+            self.assertEqual(dict(told).get("X-Should-Retry"), "false" if path.startswith("/v1/") else None)
+        self.assertEqual(self.ask(server, "GET", "/jobs")["items"], [])
+        status, _, text = server.ask("POST", "/sdcpp/v1/img_gen", body, None, headers, self.studio)
+        self.assertEqual(status, 202, text)  # who comes back for it
+        server.own("POST", "admission/resume")
+        (job,) = self.ask(server, "GET", "/jobs")["items"]
+        self.wait_ended(server, job["id"], "completed")
+
     def test_recovery(self):
         """while_recovery_is_required_it_says_what_to_do_and_goes_on_with_the_next_start"""
         server = self.start()

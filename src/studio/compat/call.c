@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "gateway/state.h"
 #include "studio/compat/compat.h"
 
 enum { PIECE_BYTES = 256 << 10, SILENCE_MS = 15 * 1000 };
@@ -356,6 +357,17 @@ static bool work_be_busy(kn_visit *v, kn_store *s, kn_error *err) {
     return kn_visit_deny(v, 503, "engine_busy", "The image worker cannot look at pictures now", NULL);
 }
 
+/* Who waits for an answer is not kept waiting for what only a person can end. */
+static bool work_not_wait(kn_visit *v, kn_store *s, kn_error *err) {
+    drop_pictures(v, s);
+    if (v->compat->stands_for == KN_WAITS_FOR_RESUME) {
+        kn_fail(err, KN_E_USAGE, "the owner resumes it with POST /kuno/v1/admission/resume at the control address");
+        return kn_visit_deny(v, 503, "admission_paused", "Admission is paused", NULL);
+    }
+    kn_fail(err, KN_E_USAGE, "%s", KN_STATE_RECOVERY);
+    return kn_visit_deny(v, 503, "recovery_required", "Earlier work may still be running", NULL);
+}
+
 static void look_at_next(kn_visit *v);
 
 static void looked(void *ctx, const kn_input_facts *facts, const void *png, size_t len, const char *message) {
@@ -384,7 +396,10 @@ static void look_at_next(kn_visit *v) {
         c->looking++;
     c->abandoned = !v->x;
     if (c->looking == c->order.picture_count) {
-        kn_visit_send(v, work_accept, after_create);
+        bool waits = !c->way->accepted;
+        c->stands_for = waits && r->waits_for ? r->waits_for(r->ctx) : KN_WAITS_FOR_TURN;
+        kn_visit_send(v, c->stands_for == KN_WAITS_FOR_TURN ? work_accept : work_not_wait,
+                      c->stands_for == KN_WAITS_FOR_TURN ? after_create : NULL);
         return;
     }
     const kn_order_picture *p = &c->order.pictures[c->looking];

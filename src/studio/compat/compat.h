@@ -143,6 +143,7 @@ struct kn_compat_call {
     char type[KN_COMPAT_TYPE_BYTES]; /* of the body */
     size_t looking;                  /* at this picture */
     bool abandoned;                  /* the client left before there was a job */
+    kn_wait stands_for;              /* what its pictures would wait for */
     bool created, waits, finished;
     bool converting, ended; /* a preview is on its way into the wanted format; the job has ended meanwhile */
     kn_buf preview;
