@@ -63,6 +63,7 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
     kn_serve_studio *s = calloc(1, sizeof *s);
     kn_server_limits limits = kn_server_limits_default();
     limits.send_ms = READER_MS;
+    limits.patience = setup->config->client;
     limits.connections = kn_room_find(setup->config).studio;
     limits.yields = true;
     if (!s)

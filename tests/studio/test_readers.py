@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import socket
 import threading
 import time
 import unittest
@@ -13,7 +14,7 @@ import unittest
 import tap
 from cli.png import png_file
 from studio import agreement
-from studio.rig import PATIENCE
+from studio.rig import PATIENCE, TOKEN
 from studio.serve import Serve
 from studio.slow import MIB, Client, connections, resident_bytes
 
@@ -126,6 +127,23 @@ class Slow(Readers):
             for one in slow[8:]:
                 for _ in range(STREAMED["n"]):
                     one.read_until(rb"event: image_generation\.completed\n")
+
+
+class Sending(Readers):
+    def test_who_hardly_sends_a_body_does_not_keep_others_from_sending_theirs(self):
+        kinds = {"/sdapi/v1/img2img": "application/json", "/v1/images/edits": "multipart/form-data; boundary=x",
+                 "/api/v1/inputs": "image/png"}
+        with Serve(client_wait_ms=600, client_min_rate=1000) as rig:
+            for path, kind in kinds.items():
+                with contextlib.ExitStack() as stack:
+                    slow = [stack.enter_context(socket.create_connection(("127.0.0.1", rig.port), PATIENCE))
+                            for _ in range(2)]  # as many as may send large bodies at a time
+                    for one in slow:
+                        one.sendall(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{rig.port}\r\nAuthorization: Bearer "
+                                    f"{TOKEN}\r\nContent-Type: {kind}\r\nContent-Length: {60 * MIB}\r\n\r\nx".encode())
+                    for one in slow:
+                        self.assertIn(b"HTTP/1.1 408 ", one.recv(65536), path)
+            self.check_others(rig)
 
 
 class Leaving(Readers):
