@@ -120,12 +120,20 @@ bool kn_inputs_touch(kn_store *s, const char *id, kn_error *err) {
     return kn_store_do(s, err, NULL, "UPDATE inputs SET last_used_ms = ? WHERE id = ?", "it", kn_store_now_ms(), id);
 }
 
+/* A file that was damaged since is none. */
+static bool holds(kn_store *s, const char *id, const void *data, size_t len) {
+    KN_AUTO_BUF bytes;
+    kn_buf_init(&bytes, KN_INPUT_BYTES_MAX + 1);
+    return kn_store_read(s, room, id, KN_INPUT_BYTES_MAX, &bytes, NULL) && bytes.len == len &&
+           memcmp(bytes.data, data, len) == 0;
+}
+
 bool kn_inputs_receive(kn_store *s, const void *data, size_t len, kn_input *ret, bool *ret_known, kn_error *err) {
     kn_input i = { .bytes = len };
     if (!kn_sha256_of(data, len, &i.id, err))
         return false;
     kn_error none = { 0 };
-    *ret_known = kn_inputs_find(s, i.id.text, ret, &none) && kn_store_has(s, room, i.id.text);
+    *ret_known = kn_inputs_find(s, i.id.text, ret, &none) && holds(s, i.id.text, data, len);
     if (*ret_known)
         return kn_inputs_touch(s, i.id.text, err);
     *ret = i;

@@ -364,6 +364,27 @@ static void the_same_picture_is_stored_once(void **state) {
     kn_store_close(s);
 }
 
+static void a_file_that_was_damaged_is_stored_anew_when_its_picture_comes_again(void **state) {
+    (void)state;
+    static const char *const damages[] = { "abX", "ab", "" };
+    kn_store *s = open_store();
+    kn_input in;
+    bool known;
+    for (size_t i = 0; i < KN_COUNT(damages); i++) {
+        GOOD(kn_inputs_receive(s, "abc", 3, &in, &known, &err));
+        GOOD(kn_inputs_accept(s, &in.id, &facts, &in, &err));
+        GOOD(kn_store_write(s, "inputs", in.id.text, damages[i], strlen(damages[i]), &err));
+        GOOD(kn_inputs_receive(s, "abc", 3, &in, &known, &err));
+        assert_false(known);
+        KN_AUTO_BUF bytes;
+        kn_buf_init(&bytes, 100);
+        GOOD(kn_store_read(s, "inputs", in.id.text, 100, &bytes, &err));
+        assert_int_equal(bytes.len, 3);
+        assert_memory_equal(bytes.data, "abc", 3);
+    }
+    kn_store_close(s);
+}
+
 static void an_input_stays_while_a_job_needs_it(void **state) {
     (void)state;
     kn_store *s = open_store();
@@ -633,6 +654,7 @@ int main(void) {
         TEST(a_database_of_an_earlier_version_is_brought_up),
         TEST(an_upscaler_is_known_as_long_as_it_is_the_same_file),
         TEST(the_same_picture_is_stored_once),
+        TEST(a_file_that_was_damaged_is_stored_anew_when_its_picture_comes_again),
         TEST(an_input_stays_while_a_job_needs_it),
         TEST(inputs_that_nobody_looked_at_go_and_lost_rows_come_back),
         TEST(pictures_are_found_by_words_and_tags),
