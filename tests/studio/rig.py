@@ -80,13 +80,6 @@ class Rig:
         with contextlib.suppress(AssertionError):
             self.begin()
 
-    def survives(self, seconds):
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return True
-        return False
-
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         try:
