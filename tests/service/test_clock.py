@@ -92,9 +92,11 @@ class Clock(Pictures, Case):
     def test_use(self):
         """the_history_of_use_stays_good"""
         server = self.serve()
-        for jump in (0, -DAY_S, DAY_S):
+        for number, jump in enumerate((0, -DAY_S, DAY_S), 1):
             self.clock.set(jump)
             self.assertEqual(server.generate()[0], 200)
+            wait_until(lambda: [use["calls"] for use in server.own("GET", "usage")[1]["models"]] == [number],
+                       "one more use")  # which is counted behind the answer
         server.stop()
         again = self.serve()
         (use,) = again.own("GET", "usage")[1]["models"]
