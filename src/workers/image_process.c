@@ -371,7 +371,8 @@ static void tell_death(kn_image_process *p, const char *sentence) {
     if (!p->broken && !p->ready && p->last_word != KN_JOB_CODES && p->last_word != KN_JOB_DONE)
         code = p->last_word;
     p->lost = code == KN_JOB_FAILED && !p->forced;
-    fail_job(p, code, sentence);
+    /* What it said of that to the job before holds for one that reached it when it was about to go. */
+    fail_job(p, code, code == KN_JOB_ISOLATION_MISSING && p->obstacle.code ? p->obstacle.text : sentence);
 }
 
 static void worker_ended(kn_watch *w, uint32_t events) {
