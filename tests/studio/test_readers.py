@@ -181,9 +181,11 @@ class Leaving(Readers):
 
     def test_who_leaves_a_stream_of_pictures_has_them_cancelled_and_the_next_is_drawn(self):
         with Serve() as rig:
-            with Client(rig, "POST", "/v1/images/generations", {**STREAMED, "n": 8, "quality": "high"}) as client:
+            order = {**STREAMED, "n": 8, "quality": "high", "size": "256x256"}
+            with contextlib.ExitStack() as held, Client(rig, "POST", "/v1/images/generations", order) as client:
                 client.read_until(rb"event: image_generation\.partial_image\ndata: ")
                 (left,) = rig.get("/jobs")["items"]
+                held.enter_context(rig.held(left["id"]))  # until the client has left
                 waits = rig.job("the next")
             self.assertEqual(rig.ended(left["id"])["state"], "cancelled")
             self.assertEqual(rig.ended(waits)["state"], "completed")
