@@ -85,6 +85,16 @@ size_t kn_utf8_cut(const char *text, size_t len, size_t max) {
     return max;
 }
 
+void kn_hex(const void *bytes, size_t len, char *into) {
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *b = bytes;
+    for (size_t i = 0; i < len; i++) {
+        *into++ = digits[b[i] >> 4];
+        *into++ = digits[b[i] & 15];
+    }
+    *into = 0;
+}
+
 bool kn_text_is_hex(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++) {
         if ((text[i] < '0' || text[i] > '9') && (text[i] < 'a' || text[i] > 'f'))

@@ -29,6 +29,9 @@ bool kn_text_is_uuid(const char *text, size_t len);
 /* Nothing but hexadecimal digits in lower case, as digests are written. */
 bool kn_text_is_hex(const char *text, size_t len);
 
+/* Each byte as two digits, small letters; 2 * len of them and a NUL. */
+void kn_hex(const void *bytes, size_t len, char *into);
+
 /* User text for an error message: at most 48 bytes of it, control characters and invalid bytes as \xNN, "…" where it
  * was cut. Returns out. */
 typedef struct kn_quoted {

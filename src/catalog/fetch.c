@@ -57,8 +57,7 @@ static bool hash_file(reading *r, char hash[KN_SHA256_HEX], kn_error *err) {
     }
     if (!EVP_DigestFinal_ex(r->md, digest, &len) || len != (KN_SHA256_HEX - 1) / 2)
         return kn_fail(err, KN_E_IO, "a SHA-256 cannot be computed");
-    for (unsigned i = 0; i < len; i++)
-        snprintf(hash + (size_t)2 * i, 3, "%02x", digest[i]);
+    kn_hex(digest, len, hash);
     return true;
 }
 

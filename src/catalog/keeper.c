@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 enum { READ_BYTES = 1 << 20, SYNC_PIECES = 16, SYNC_MS = 1000, MS_PER_S = 1000 };
 
@@ -248,8 +249,7 @@ bool kn_keeper_finish(kn_keeper *k, unsigned wait_ms, bool *ret_done, char hash[
     *ret_done = k->hashed == k->pieces.count && !k->err.code;
     if (*ret_done && (!EVP_DigestFinal_ex(k->md, digest, &n) || n != (KN_SHA256_HEX - 1) / 2))
         kn_fail(&k->err, KN_E_IO, "a SHA-256 cannot be computed");
-    for (unsigned i = 0; i < n; i++)
-        snprintf(hash + (size_t)2 * i, 3, "%02x", digest[i]);
+    kn_hex(digest, n, hash);
     return leave(k, err);
 }
 

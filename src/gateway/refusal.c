@@ -26,12 +26,12 @@ static const char *anthropic_type(unsigned status) {
 
 /* Names an error for whoever reports it; nothing else knows it. */
 static const char *print_request_id(char text[32]) {
-    unsigned char random[12] = { 0 };
-    int len = snprintf(text, 32, "req_");
+    static const char start[] = "req_";
+    unsigned char random[12];
     if (getrandom(random, sizeof random, GRND_NONBLOCK) != sizeof random)
         memset(random, 0, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        len += snprintf(text + len, 32 - (size_t)len, "%02x", random[i]);
+    memcpy(text, start, sizeof start - 1);
+    kn_hex(random, sizeof random, text + sizeof start - 1);
     return text;
 }
 

@@ -68,8 +68,7 @@ bool kn_token_make_file(const char *path, kn_token *ret, kn_error *err) {
     char text[2 * sizeof random + 2];
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return kn_fail(err, KN_E_IO, "the system has no random numbers: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(text + 2 * i, 3, "%02x", random[i]);
+    kn_hex(random, sizeof random, text);
     text[2 * sizeof random] = '\n';
     kn_output o;
     bool ok = kn_output_open(path, false, &o, err);

@@ -104,8 +104,7 @@ static bool make_session(char name[SESSION_BYTES]) {
     unsigned char bytes[(SESSION_BYTES - 1) / 2];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return false;
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(name + 2 * i, 3, "%02x", bytes[i]);
+    kn_hex(bytes, sizeof bytes, name);
     return true;
 }
 

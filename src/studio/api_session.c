@@ -10,6 +10,7 @@
 
 #include "base/date.h"
 #include "base/json_form.h"
+#include "base/text.h"
 #include "studio/api_visit.h"
 
 enum { LINK_S = 120, SECRET_BYTES = KN_SESSION_SECRET / 2 };
@@ -20,8 +21,7 @@ static bool make_secret(char text[KN_SESSION_SECRET + 1]) {
     unsigned char bytes[SECRET_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return false;
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    kn_hex(bytes, sizeof bytes, text);
     return true;
 }
 

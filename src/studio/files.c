@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 bool kn_sha256_of(const void *data, size_t len, kn_sha256 *ret, kn_error *err) {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     if (!EVP_Digest(data, len, digest, &n, EVP_sha256(), NULL) || n != 32)
         return kn_fail(err, KN_E_IO, "a SHA-256 cannot be computed");
-    for (unsigned i = 0; i < n; i++)
-        snprintf(ret->text + (size_t)2 * i, 3, "%02x", digest[i]);
+    kn_hex(digest, n, ret->text);
     return true;
 }
 

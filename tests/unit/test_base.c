@@ -136,6 +136,11 @@ static void identities_have_one_form(void **state) {
         assert_int_equal(kn_text_is_uuid(rows[i].text, strlen(rows[i].text)), rows[i].good);
     assert_true(kn_text_is_hex("0123456789abcdef", 16));
     assert_false(kn_text_is_hex("0123456789abcdeF", 16));
+    char text[] = "123456789";
+    kn_hex("\x00\x9F\xAB\xFF", 4, text);
+    assert_string_equal(text, "009fabff");
+    kn_hex("", 0, text);
+    assert_string_equal(text, "");
 }
 
 static void output_appears_whole_or_not_at_all(void **state) {
