@@ -28,8 +28,13 @@ static void free_visit(kn_visit *v) {
 
 /* Most reasons for 503 pass by themselves; these a person has to change. */
 static bool is_worth_a_retry(unsigned status, const char *code) {
-    return status == 429 || (status == 503 && strcmp(code, kn_task_failures[KN_TASK_ISOLATION_MISSING]) != 0 &&
-                             strcmp(code, "admission_paused") != 0 && strcmp(code, "recovery_required") != 0);
+    const char *const for_a_person[] = { kn_task_failures[KN_TASK_ISOLATION_MISSING],
+                                         kn_queue_waits[KN_WAITS_FOR_RESUME].code,
+                                         kn_queue_waits[KN_WAITS_FOR_RECOVERY].code };
+    for (size_t i = 0; i < KN_COUNT(for_a_person); i++)
+        if (!strcmp(code, for_a_person[i]))
+            return false;
+    return status == 503 || status == 429;
 }
 
 void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char *title, const char *detail,

@@ -70,6 +70,7 @@ void kn_queue_cancel(kn_queue *q, const char *job);
 
 /* Puts the progress of the job that runs into what clients see of it. */
 void kn_queue_show_progress(const kn_queue *q, json_t *job);
+extern const kn_note kn_queue_waits[KN_WAITS]; /* why nothing is done, and what would help */
 
 /* The id of the job that runs; NULL: none. */
 const char *kn_queue_job(const kn_queue *q);

@@ -95,8 +95,7 @@ static double share_of(kn_task_phase phase, unsigned at, unsigned steps) {
     return begin[phase] + part * (begin[phase + 1] - begin[phase]);
 }
 
-/* Why nothing is done, and what would help. */
-static const kn_note waits[KN_WAITS] = {
+const kn_note kn_queue_waits[KN_WAITS] = {
     [KN_WAITS_FOR_TURN] = { "waits_for_turn", "Others have their turn first; the picture keeps its place in the line",
                             "info" },
     [KN_WAITS_FOR_RESUME] = { "admission_paused",
@@ -110,7 +109,7 @@ static const kn_note waits[KN_WAITS] = {
 };
 
 static json_t *wait_json(const kn_queue *q) {
-    const kn_note *n = &waits[q->waits_for];
+    const kn_note *n = &kn_queue_waits[q->waits_for];
     return q->phase == KN_TASK_WAITING ? kn_note_json(n) : NULL;
 }
 

@@ -359,13 +359,18 @@ static bool work_be_busy(kn_visit *v, kn_store *s, kn_error *err) {
 
 /* Who waits for an answer is not kept waiting for what only a person can end. */
 static bool work_not_wait(kn_visit *v, kn_store *s, kn_error *err) {
+    static const char *const titles[KN_WAITS] = {
+        [KN_WAITS_FOR_RESUME] = "Admission is paused",
+        [KN_WAITS_FOR_RECOVERY] = "Earlier work may still be running",
+    };
+    static const char *const details[KN_WAITS] = {
+        [KN_WAITS_FOR_RESUME] = "the owner resumes it with POST /kuno/v1/admission/resume at the control address",
+        [KN_WAITS_FOR_RECOVERY] = KN_STATE_RECOVERY,
+    };
+    kn_wait what = v->compat->stands_for;
     drop_pictures(v, s);
-    if (v->compat->stands_for == KN_WAITS_FOR_RESUME) {
-        kn_fail(err, KN_E_USAGE, "the owner resumes it with POST /kuno/v1/admission/resume at the control address");
-        return kn_visit_deny(v, 503, "admission_paused", "Admission is paused", NULL);
-    }
-    kn_fail(err, KN_E_USAGE, "%s", KN_STATE_RECOVERY);
-    return kn_visit_deny(v, 503, "recovery_required", "Earlier work may still be running", NULL);
+    kn_fail(err, KN_E_USAGE, "%s", details[what]);
+    return kn_visit_deny(v, 503, kn_queue_waits[what].code, titles[what], NULL);
 }
 
 static void look_at_next(kn_visit *v);
