@@ -44,11 +44,8 @@ class Full(DiskCase):
         with Serve(self.folder, image={}) as rig:
             kept, picture = rig.ended(rig.job())["results"][0]["gallery_item"], rig.route()
             runs = rig.job("a boat", **LONG)
-            rig.running(runs)
-            (worker,) = rig.workers(b"--upscalers")
-            os.kill(worker, signal.SIGSTOP)  # filling may take longer than drawing
-            self.disk.fill()
-            os.kill(worker, signal.SIGCONT)
+            with rig.held(runs):  # filling may take longer than drawing
+                self.disk.fill()
             for answer in (rig.post("/jobs", {"prompt": "a"}), rig.post("/inputs", png(50, 50), type="image/png")):
                 self.assertEqual((answer.status, answer["code"]), (507, "disk_full"))
             for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):

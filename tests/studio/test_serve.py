@@ -1,7 +1,6 @@
 """The studio as people run it: `kuno serve` with its own image worker and the built-in model."""
 
 import base64
-import contextlib
 import os
 import shutil
 import signal
@@ -386,17 +385,13 @@ class Pictures(unittest.TestCase):
         rig = Serve()
         try:
             job, waits = rig.job("a boat", **LONG), rig.job("waits")
-            rig.running(job)
-            (worker,) = rig.workers()
-            os.kill(worker, signal.SIGSTOP)  # else its picture may be done before anybody has looked
-            rig.process.send_signal(signal.SIGTERM)
-            end = time.monotonic() + PATIENCE
-            while rig.status()["admission"]["state"] != "draining":
-                self.assertLess(time.monotonic(), end)
-            self.assertEqual(rig.post("/jobs", {"prompt": "too late"}).status, 503)
-            self.assertEqual(rig.end(), 0)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGCONT)
+            with rig.held(job):  # else its picture may be done before anybody has looked
+                rig.process.send_signal(signal.SIGTERM)
+                end = time.monotonic() + PATIENCE
+                while rig.status()["admission"]["state"] != "draining":
+                    self.assertLess(time.monotonic(), end)
+                self.assertEqual(rig.post("/jobs", {"prompt": "too late"}).status, 503)
+                self.assertEqual(rig.end(), 0)
             states = dict(agreement.rows(rig, "SELECT id, state FROM jobs"))
             self.assertIn(states.pop(job), ("queued", "running"))
             self.assertEqual(states, {waits: "queued"})
