@@ -18,12 +18,12 @@ PROGRAM = os.environ["KUNO"]
 PROBED = os.environ.get("KUNO_PROBED")
 LONG = {"batch": 8, "preset": "quality"}  # seconds, for a job that somebody finds running
 DEMO = pathlib.Path(__file__).parents[2] / "models" / "demo"
-FAULTY = """[model_profiles.{name}]
+PROFILE = """[model_profiles.{name}]
 architecture = "qwen-image-2.1"
 variant = "turbo"
-diffusion_model = "{folder}/{name}.safetensors"
+diffusion_model = "{diffusion}"
 text_encoder = "{demo}/text_encoder_fp8_scaled.safetensors"
-vae = "{demo}/vae.safetensors"
+vae = "{vae}"
 tokenizer = "{demo}/tokenizer"
 """
 
@@ -165,8 +165,9 @@ class Probed(Serve):
         with open(os.path.join(self.folder, "models.toml"), "w") as file:
             file.write('default_model = "demo"\n')
             for name in ("crash", "hang"):
-                file.write(FAULTY.format(name=name, folder=self.folder, demo=DEMO))
-                with open(os.path.join(self.folder, name + ".safetensors"), "wb") as model:
+                path = os.path.join(self.folder, name + ".safetensors")
+                file.write(PROFILE.format(name=name, diffusion=path, demo=DEMO, vae=DEMO / "vae.safetensors"))
+                with open(path, "wb") as model:
                     model.write(b"x")
         super().begin()
 

@@ -6,23 +6,16 @@ import unittest
 
 import tap
 from studio.rig import png
-from studio.serve import DEMO, Serve, write_bright_vae
+from studio.serve import DEMO, PROFILE, Serve, write_bright_vae
 
-PROFILE = """[model_profiles.{name}]
-architecture = "qwen-image-2.1"
-variant = "turbo"
-diffusion_model = "~/demo/diffusion_model_fp8_scaled.safetensors"
-text_encoder = "~/demo/text_encoder_fp8_scaled.safetensors"
-vae = "~/bright.safetensors"
-tokenizer = "~/demo/tokenizer"
-"""
+OWN = {"diffusion": "~/demo/diffusion_model_fp8_scaled.safetensors", "demo": "~/demo", "vae": "~/bright.safetensors"}
 TEXT_TO_IMAGE = "qwen-image-2.1-text-to-image/v1"
 OLD_TEXT_TO_IMAGE = "qwen-image-2512-text-to-image/v1"
 
 
 def profile(name):
     """One that draws brighter pictures than the built-in model."""
-    return PROFILE.format(name=name)
+    return PROFILE.format(name=name, **OWN)
 
 
 class Own(Serve):
