@@ -50,8 +50,7 @@ static const kn_option options[] = {
     KN_OPT_RANGE(INTEGER, 0, "mask-fade", "N", AT(mask_fade), 0, KN_MASK_REACH_MAX,
                  "over so many pixels what is drawn passes into what stays (default: 4; with --outpaint 40)"),
     KN_OPT_RANGE(REALS, 0, "outpaint", "L,T,R,B", AT(outpaint), 0, KN_SIDE_MAX,
-                 "draw so many pixels more on the left, top, right and bottom of --init-image; on the right and at the "
-                 "bottom a few more where the model's sizes want it"),
+                 "draw so many pixels more on the left, top, right and bottom of --init-image"),
     KN_OPT(FLAG, 0, "no-region", NULL, AT(no_region),
            "do not show Qwen-Image 2.1 what is to be drawn, in red in a reference, which costs time; it then sees only "
            "what is around"),

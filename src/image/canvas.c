@@ -6,13 +6,6 @@ uint32_t kn_side_on_grid(uint32_t side, uint32_t step) {
     return (side + step - 1) / step * step;
 }
 
-kn_sides kn_sides_on_grid(kn_sides s, uint32_t width, uint32_t height, uint32_t step) {
-    uint32_t wide = s.left + width + s.right, high = s.top + height + s.bottom;
-    s.right += kn_side_on_grid(wide, step) - wide;
-    s.bottom += kn_side_on_grid(high, step) - high;
-    return s;
-}
-
 bool kn_image_extend(const kn_image *picture, kn_sides by, kn_image *ret, kn_error *err) {
     static const uint8_t grey[4] = { 128, 128, 128, 255 };
     uint32_t width = by.left + picture->width + by.right, height = by.top + picture->height + by.bottom;

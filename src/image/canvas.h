@@ -15,9 +15,6 @@ enum { KN_SIDE_MAX = 8192 }; /* that can be added on one side */
 /* The multiple of step that is not smaller. */
 uint32_t kn_side_on_grid(uint32_t side, uint32_t step);
 
-/* More on the right and at the bottom, so that both sides of the canvas are multiples of step. */
-kn_sides kn_sides_on_grid(kn_sides s, uint32_t width, uint32_t height, uint32_t step);
-
 /* The new pixels are mid grey, and opaque. */
 bool kn_image_extend(const kn_image *picture, kn_sides by, kn_image *ret, kn_error *err);
 

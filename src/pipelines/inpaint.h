@@ -40,7 +40,7 @@ typedef struct kn_inpaint {
 } kn_inpaint;
 
 /* wish: checked. The picture, or the canvas that outpainting makes of it, comes to width x height: resized if `resize`
- * says so; if not, the picture is padded, and the canvas has that size by itself. */
+ * says so; if not, it is padded, and what the padding shows stays what it is where the mask beside it keeps that. */
 bool kn_inpaint_make(const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width, uint32_t height, bool resize,
                      kn_inpaint **ret, kn_error *err);
 void kn_inpaint_free(kn_inpaint *p); /* NULL is fine */

@@ -84,17 +84,22 @@ static bool refuse_references(const kn_wish *wish, const kn_architecture *a, con
     return kn_fail(err, KN_E_UNSUPPORTED, "%s takes no reference pictures", a->title);
 }
 
-/* The size of the picture to start from, as the model can make it: outpainted or with a margin where it is to stay to
- * the pixel, else a little smaller. */
-static void size_of_start(const kn_wish *wish, uint32_t step, kn_sides *outpaint, uint32_t *width, uint32_t *height) {
+/* Of the picture to start from, with its new sides. */
+static uint32_t canvas_width(const kn_wish *wish) {
+    return wish->inpaint.outpaint.left + wish->init_image->width + wish->inpaint.outpaint.right;
+}
+
+static uint32_t canvas_height(const kn_wish *wish) {
+    return wish->inpaint.outpaint.top + wish->init_image->height + wish->inpaint.outpaint.bottom;
+}
+
+/* The size of the picture to start from, as the model can make it: with a margin where it is to stay to the pixel, else
+ * a little smaller. */
+static void size_of_start(const kn_wish *wish, uint32_t step, uint32_t *width, uint32_t *height) {
     const kn_image *picture = wish->init_image;
-    if (kn_inpaint_extends(&wish->inpaint)) {
-        *outpaint = kn_sides_on_grid(wish->inpaint.outpaint, picture->width, picture->height, step);
-        *width = outpaint->left + picture->width + outpaint->right;
-        *height = outpaint->top + picture->height + outpaint->bottom;
-    } else if (wish->inpaint.mask) {
-        *width = kn_side_on_grid(picture->width, step);
-        *height = kn_side_on_grid(picture->height, step);
+    if (kn_inpaint_is_wanted(&wish->inpaint)) {
+        *width = kn_side_on_grid(canvas_width(wish), step);
+        *height = kn_side_on_grid(canvas_height(wish), step);
     } else {
         *width = KN_MAX(picture->width / step, 1) * step;
         *height = KN_MAX(picture->height / step, 1) * step;
@@ -145,7 +150,7 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const k
     r->init_image = wish->init_image;
     uint32_t width = 0, height = 0;
     if (wish->init_image) {
-        size_of_start(wish, (uint32_t)a->size_step, &s->outpaint, &width, &height);
+        size_of_start(wish, (uint32_t)a->size_step, &width, &height);
     } else if (wish->reference_count) {
         kn_reference_size(wish->references->width, wish->references->height, r->reference_resolution, &width, &height);
     }
@@ -158,15 +163,14 @@ static bool take_pictures(const kn_wish *wish, const kn_architecture *a, const k
 static bool add_inpaint(const kn_wish *wish, const kn_architecture *a, const kn_variant *v, kn_settings *s,
                         kn_error *err) {
     kn_recipe *r = &s->recipe;
-    kn_inpaint_wish on_grid = wish->inpaint;
-    on_grid.outpaint = s->outpaint;
-    if (!kn_inpaint_make(&on_grid, wish->init_image, (uint32_t)r->width, (uint32_t)r->height, has_size(wish),
+    if (!kn_inpaint_make(&wish->inpaint, wish->init_image, (uint32_t)r->width, (uint32_t)r->height, has_size(wish),
                          &s->inpaint, err))
         return false;
-    if (wish->inpaint.mask && !has_size(wish)) {
-        r->cut_right = r->width - (int)wish->init_image->width;
-        r->cut_bottom = r->height - (int)wish->init_image->height;
+    if (!has_size(wish)) {
+        r->cut_right = r->width - (int)canvas_width(wish);
+        r->cut_bottom = r->height - (int)canvas_height(wish);
     }
+    s->outpaint = wish->inpaint.outpaint;
     r->init_image = &s->inpaint->picture;
     r->mask = &s->inpaint->mask;
     r->shown = &s->inpaint->shown;

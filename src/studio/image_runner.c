@@ -323,12 +323,12 @@ static void waits(kn_turn *t, kn_wait what_for) {
         r->heard->waits(r->heard_ctx, what_for);
 }
 
-/* The service stops. The job does not end by that: the next start begins it again. */
+/* The service stops. */
 static void refused(kn_turn *t, kn_refusal why) {
     (void)why;
     kn_image_runner *r = KN_HOLDER(t, kn_image_runner, turn);
-    if (r->cancelled)
-        kn_loop_later(r->loop, &r->late);
+    r->cancelled = true;
+    kn_loop_later(r->loop, &r->late);
 }
 
 static bool start(void *ctx, const kn_studio_task *task, const kn_task_heard *heard, void *heard_ctx, kn_error *err) {

@@ -437,11 +437,18 @@ bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
     return recover(s, ret_ended, err) || (kn_store_makes_room(s, err) && recover(s, ret_ended, err));
 }
 
-bool kn_jobs_release(kn_store *s, kn_error *err) {
-    return kn_store_do(s, err, NULL,
-                       "UPDATE jobs SET state = 'queued', attempts = attempts - 1"
-                       " WHERE state = 'running' AND NOT cancel_requested",
-                       "");
+bool kn_jobs_count_starts(kn_store *s, const char *id, unsigned starts, kn_error *err) {
+    return kn_store_do(s, err, NULL, "UPDATE jobs SET attempts = ? WHERE id = ? AND state = 'running'", "it",
+                       (int64_t)starts, id);
+}
+
+bool kn_jobs_release(kn_store *s, const kn_taken_job *job, kn_error *err) {
+    int changed = 0;
+    return kn_store_do(s, err, &changed,
+                       "UPDATE jobs SET state = 'queued', attempts = ?"
+                       " WHERE id = ? AND state = 'running' AND NOT cancel_requested",
+                       "it", (int64_t)job->attempts - 1, job->id.text) &&
+           (changed == 1 || kn_fail(err, KN_E_USAGE, "the job does not run"));
 }
 
 bool kn_jobs_lacks_result(kn_store *s, const char *id, unsigned number, bool *ret, kn_error *err) {

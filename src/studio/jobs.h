@@ -118,8 +118,12 @@ bool kn_jobs_order(kn_store *s, const char *id, kn_job_order *ret, kn_error *err
 /* After a start: what was running is queued again, or ends. *ret_ended: how many ended so. */
 bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err);
 
-/* At an orderly end: what runs waits for the next start, which is not held against it. */
-bool kn_jobs_release(kn_store *s, kn_error *err);
+/* So often it has been begun. Nothing, if it does not run. */
+bool kn_jobs_count_starts(kn_store *s, const char *id, unsigned starts, kn_error *err);
+
+/* At an orderly end: what runs waits for the next start, and this one is not held against it. As with the others above,
+ * KN_E_USAGE if it does not run or is to be cancelled. */
+bool kn_jobs_release(kn_store *s, const kn_taken_job *job, kn_error *err);
 
 /* Whether there is such a job and its row knows nothing of that picture: it was written in the moment of a crash, and
  * will be made again, or is of a job that has been given up. */

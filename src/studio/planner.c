@@ -182,9 +182,8 @@ static bool find_result(const kn_studio_request *r, const kn_plan_setting *with,
     const kn_plan_input *source = source_of(with);
     *ret = (size){ 0 };
     if (p->kind == KN_KIND_OUTPAINT) {
-        uint32_t grid = grid_of(with->profile, p->kind);
-        ret->width = round_up(source->width + r->outpaint[0] + r->outpaint[1], grid);
-        ret->height = round_up(source->height + r->outpaint[2] + r->outpaint[3], grid);
+        ret->width = r->outpaint[0] + source->width + r->outpaint[1];
+        ret->height = r->outpaint[2] + source->height + r->outpaint[3];
         p->has_paste = true;
         p->paste = (kn_rect){ r->outpaint[0], r->outpaint[2], source->width, source->height };
         if (r->size_mode == KN_SIZE_CUSTOM || r->ratio_width)
@@ -333,10 +332,21 @@ static bool wanted_size(const kn_upscale_spec *u, kn_studio_plan *p, kn_buf *poi
            refuse(pointer, err, "/upscale", "the result would have more than 8192 pixels on a side");
 }
 
+/* What is drawn beyond the result for the grid's sake is cut off. */
+static bool is_margin(uint32_t work, uint32_t result) {
+    return work >= result && work - result < EDIT_GRID;
+}
+
+static bool stays_as_drawn(const kn_studio_plan *p) {
+    return p->kind == KN_KIND_UPSCALE
+               ? p->result_width == p->working_width && p->result_height == p->working_height
+               : is_margin(p->working_width, p->result_width) && is_margin(p->working_height, p->result_height);
+}
+
 static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
     const kn_upscale_spec *u = &r->upscale;
     double factor = fmax((double)p->result_width / p->working_width, (double)p->result_height / p->working_height);
-    if (p->result_width == p->working_width && p->result_height == p->working_height && !r->has_upscale)
+    if (stays_as_drawn(p) && !r->has_upscale)
         return;
     const char *id = u->upscaler[0]          ? u->upscaler
                      : factor < ENLARGE_FROM ? KN_UPSCALER_FILTER

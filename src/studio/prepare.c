@@ -148,9 +148,9 @@ char *kn_prepared_seeds(const kn_prepared *p) {
     const kn_studio_request *r = &p->request;
     uint64_t seed = r->seed;
     json_t *list = json_array();
-    /* Below 2^62, so that those of a batch stay below 2^63. */
+    /* So small that those of a batch, too, are whole numbers below 2^53 to programs that read them as such. */
     bool ok = list && (r->has_seed || getrandom(&seed, sizeof seed, 0) == sizeof seed);
-    seed = r->has_seed ? seed : seed >> 2;
+    seed = r->has_seed ? seed : seed >> 12;
     for (uint64_t i = 0; ok && r->kind != KN_KIND_UPSCALE && i < r->batch; i++) {
         char digits[24];
         snprintf(digits, sizeof digits, "%" PRIu64, seed + i);

@@ -15,14 +15,7 @@
 #include "gateway/state.h"
 #include "gateway/trouble.h"
 #include "studio/internal.h"
-
-const char *const kn_task_phases[KN_TASK_PHASES] = {
-    "waiting", "loading", "encoding", "conditioning", "sampling", "decoding", "upscaling", "saving",
-};
-const char *const kn_task_failures[KN_TASK_FAILURES] = {
-    "cancelled",     "out_of_memory",     "missing_model", "input_invalid", "engine_lost",
-    "engine_failed", "isolation_missing", "disk_full",     "internal",
-};
+#include "studio/starts.h"
 
 enum {
     PREVIEW_BYTES = 4 << 20,
@@ -41,6 +34,7 @@ struct kn_queue {
     void *stop_ctx;
 
     kn_errand errand; /* taking, saving, ending */
+    kn_starts starts;
     kn_timer again, show;
 
     /* The job that runs. */
@@ -76,7 +70,7 @@ struct kn_queue {
 
     /* How it ends. */
     kn_job_state end;
-    bool again_smaller, again_anew;
+    bool put_off, again_smaller, again_anew;
     kn_task_failure why;
     char message[sizeof((kn_error){ 0 }.text)];
     json_t *told; /* the job as it is then */
@@ -316,10 +310,14 @@ static void heard_waits(void *ctx, kn_wait what_for) {
     kn_queue *q = ctx;
     if (q->step != COMPUTING || q->closing)
         return;
-    if (q->phase != KN_TASK_WAITING)
+    if (q->phase != KN_TASK_WAITING) {
         q->waits_s = kn_now();
+        kn_starts_tell(&q->starts, q->studio, &q->job.id, q->job.attempts - 1);
+    }
     q->waits_for = what_for;
     enter_phase(q, KN_TASK_WAITING, 0, 0);
+    if (q->stopping)
+        kn_loop_timer_after(q->studio->loop, &q->again, 0); /* not from within this call */
 }
 
 /* Time that was waited through tells nothing about how fast pictures are drawn. */
@@ -333,8 +331,10 @@ static void heard_progress(void *ctx, kn_task_phase phase, unsigned at, unsigned
     kn_queue *q = ctx;
     if (q->step != COMPUTING || q->closing)
         return;
-    if (q->phase == KN_TASK_WAITING)
+    if (q->phase == KN_TASK_WAITING) {
         leave_out_wait(q);
+        kn_starts_tell(&q->starts, q->studio, &q->job.id, q->job.attempts);
+    }
     enter_phase(q, phase, at, steps);
 }
 
@@ -471,7 +471,13 @@ static char *notes_text(const kn_note *note) {
     return text;
 }
 
+static bool goes_on_later(const kn_queue *q) {
+    return q->put_off || q->again_smaller || q->again_anew;
+}
+
 static bool requeue(kn_queue *q, kn_store *store, kn_error *err) {
+    if (q->put_off)
+        return kn_jobs_release(store, &q->job, err);
     char *text = notes_text(q->again_smaller ? &smaller : &anew);
     uint32_t tile = q->again_smaller ? kn_plan_smaller_tile(q->task.tile_size) : q->task.tile_size;
     bool ok = kn_jobs_requeue(store, q->job.id.text, tile, text, err);
@@ -483,12 +489,12 @@ static bool end_work(kn_errand *e, kn_store *store, kn_error *err) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
     kn_error why = { 0 };
     const char *id = q->job.id.text;
-    if (q->again_smaller || q->again_anew) {
+    if (goes_on_later(q)) {
         if (requeue(q, store, &why))
             return kn_jobs_get(store, id, &q->told, NULL, err);
         if (why.code != KN_E_USAGE)
             return kn_fail(err, why.code, "%s", why.text);
-        q->again_smaller = q->again_anew = false; /* somebody cancelled it meanwhile */
+        q->put_off = q->again_smaller = q->again_anew = false; /* somebody cancelled it meanwhile */
         q->end = KN_STATE_CANCELLED;
     }
     const kn_note dropped = { "hdr_dropped", q->hdr_lost, "info" };
@@ -514,7 +520,7 @@ static void ended(kn_errand *e) {
         kn_loop_timer_after(s->loop, &q->again, AGAIN_MS); /* a job is not left without its end */
         return;
     }
-    bool again = q->again_smaller || q->again_anew;
+    bool again = goes_on_later(q);
     if (!again && q->end == KN_STATE_FAILED)
         kn_studio_note_error(s, kn_task_failures[q->why], q->job.id.text);
     if (e->ok) {
@@ -535,9 +541,11 @@ static void send_end(kn_queue *q) {
     kn_errand_send(q->studio, &q->errand);
 }
 
-/* Called once for each job that was taken, however it ends. One second try is made, of what another try may do. */
+/* Called once for each job that was taken, however it ends. One second try is made, of what another try may do. What
+ * nobody has cancelled but the service that stops goes on after its next start. */
 static void end(kn_queue *q, kn_job_state state, kn_task_failure why, const char *message) {
     bool may_try_again = state == KN_STATE_FAILED && !q->job.retries && !q->cancelled;
+    q->put_off = why == KN_TASK_CANCELLED && q->stopping && !q->cancelled;
     q->step = ENDING;
     q->end = state;
     q->why = why;
@@ -680,15 +688,21 @@ void kn_queue_look(kn_queue *q) {
     kn_errand_send(q->studio, &q->errand);
 }
 
+/* The service stops: there is nothing to finish of a picture whose turn has not come. */
+static void put_off_what_waits(kn_queue *q) {
+    if (q->step == COMPUTING && q->phase == KN_TASK_WAITING)
+        q->studio->runner.cancel(q->studio->runner.ctx);
+}
+
 static void ask_again(kn_timer *t) {
     kn_queue *q = KN_HOLDER(t, kn_queue, again);
     switch (q->step) {
     case IDLE: kn_queue_look(q); break;
     case SAVING: save(q); break;
     case ENDING: send_end(q); break;
+    case COMPUTING: put_off_what_waits(q); break;
     case TAKING:
-    case COMPOSING:
-    case COMPUTING: break;
+    case COMPOSING: break;
     }
 }
 
@@ -736,6 +750,8 @@ void kn_queue_stop(kn_queue *q, bool cancel, void (*stopped)(void *ctx), void *c
     q->stop_ctx = ctx;
     if (cancel && q->step >= COMPOSING)
         cancel_now(q);
+    else
+        put_off_what_waits(q);
     tell_if_stopped(q);
 }
 
@@ -772,6 +788,8 @@ bool kn_queue_new(kn_studio *s, kn_queue **ret, kn_error *err) {
 void kn_queue_free(kn_queue *q) {
     if (!q)
         return;
+    if (q->job.request)
+        kn_jobs_release(q->studio->store, &q->job, NULL); /* if that cannot be written, the next start does it */
     forget_job(q);
     json_decref(q->item);
     kn_buf_free(&q->preview);

@@ -54,7 +54,7 @@ extern const char *const kn_task_phases[KN_TASK_PHASES];
 
 /* Why a picture was not made. */
 typedef enum kn_task_failure {
-    KN_TASK_CANCELLED,
+    KN_TASK_CANCELLED, /* also by a service that stops before it was begun */
     KN_TASK_OUT_OF_MEMORY,
     KN_TASK_MISSING_MODEL,
     KN_TASK_INPUT_INVALID,

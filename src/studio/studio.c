@@ -149,8 +149,6 @@ void kn_studio_free(kn_studio *s) {
     while (s->errands && kn_loop_turn(s->loop, ERRAND_MS, NULL))
         ;
     kn_disk_free(s->disk);
-    if (s->store && s->queue)
-        kn_jobs_release(s->store, NULL); /* if that cannot be written, the next start does it */
     kn_queue_free(s->queue);
     kn_fetcher_free(s->fetcher);
     kn_events_free(s->events);

@@ -107,9 +107,12 @@ static void end_job(kn_image_process *p, kn_job_code code) {
 }
 
 static void meet_obstacle(kn_image_process *p) {
-    if (p->options.log && !p->obstacle.code)
-        p->options.log(p->options.log_ctx, p->failure.text);
+    const kn_image_process_options *o = &p->options;
+    if (o->log && !p->obstacle.code && !(o->told && o->told->obstacle))
+        o->log(o->log_ctx, p->failure.text);
     p->obstacle = p->failure;
+    if (o->told)
+        o->told->obstacle = true;
 }
 
 static void fail_job(kn_image_process *p, kn_job_code code, const char *sentence) {
@@ -214,10 +217,11 @@ static void tell_gaps(const kn_image_process *p) {
     const kn_image_process_options *o = &p->options;
     const char *remedy = kn_cage_remedy(p->gaps.parts);
     char line[200];
-    if (!o->log || !o->told || o->told->parts == p->gaps.parts)
+    if (!o->told)
         return;
-    *o->told = p->gaps;
-    if (!remedy)
+    bool known = o->told->gaps.parts == p->gaps.parts;
+    *o->told = (kn_cage_told){ .gaps = p->gaps };
+    if (known || !remedy || !o->log)
         return;
     snprintf(line, sizeof line, "the image worker is not locked in completely. It does without: %s. %s",
              kn_cage_list_of(p->gaps.parts).text, remedy);
@@ -390,7 +394,7 @@ static void worker_ended(kn_watch *w, uint32_t events) {
     close_worker(p);
     char sentence[SENTENCE];
     describe_end(p, status, sentence);
-    if (p->options.log && (status || p->broken || p->forced))
+    if (p->options.log && (status || p->broken || p->forced) && p->last_word != KN_JOB_ISOLATION_MISSING)
         p->options.log(p->options.log_ctx, sentence);
     if (!p->job)
         return;

@@ -31,6 +31,12 @@ enum {
 
 typedef struct kn_image_process kn_image_process;
 
+/* What the log knows of how workers are locked in. Processes that share it tell it once. */
+typedef struct kn_cage_told {
+    kn_cage_gaps gaps;
+    bool obstacle;
+} kn_cage_told;
+
 /* Texts must outlive the process; NULL and 0 leave the choice to the worker where nothing else is said. */
 typedef struct kn_image_process_options {
     const char *program;         /* NULL: this one */
@@ -44,7 +50,7 @@ typedef struct kn_image_process_options {
     uint64_t deadline_ms;                     /* of each job; 0: none */
     void (*log)(void *ctx, const char *line); /* NULL: nobody wants to know how workers end that should not */
     void *log_ctx;
-    kn_cage_gaps *told; /* what the log knows of them, so that processes that share it tell it once */
+    kn_cage_told *told; /* NULL: each obstacle is told for itself, and no gap */
 } kn_image_process_options;
 
 /* How a job ended. Views are valid during the call. */

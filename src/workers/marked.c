@@ -10,9 +10,15 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cgroup.h"
 #include "base/text.h"
 
-enum { ENVIRONMENT_MAX = 2 << 20, PAUSE_MS = 20 };
+enum {
+    ENVIRONMENT_MAX = 2 << 20,
+    PAUSE_MS = 20,
+    BEGIN_MS = 100, /* that a program may take from losing one environment to having the next */
+    LOOKS = 3,
+};
 
 /* Not by kn_file_read, since files in /proc have no size. */
 static bool read_environment(const char *pid, kn_buf *into) {
@@ -40,6 +46,44 @@ static bool has_mark(const kn_buf *environment, const char *start) {
     return false;
 }
 
+/* In the middle of exec a process has memory and no environment yet: nobody can tell which it will have. Without memory
+ * it is dead, or the kernel's own. */
+typedef enum state { NO_MEMORY, BEGINS, RUNS } state;
+
+static state state_of(const char *pid) {
+    enum { NAME = 2, MEMORY = 23, ENVIRONMENT_END = 51 }; /* words of the line, as proc(5) counts them */
+    char path[64], text[1024];
+    uint64_t memory = 0, end = 1;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    char *at = kn_system_read(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    for (int i = NAME; at && i <= ENVIRONMENT_END; i++) {
+        const char *word = strsep(&at, " ");
+        if (i == MEMORY)
+            kn_parse_u64(word, &memory);
+        if (i == ENVIRONMENT_END)
+            kn_parse_u64(word, &end);
+    }
+    return !memory ? NO_MEMORY : end ? RUNS : BEGINS;
+}
+
+typedef enum answer { NO, YES, UNCLEAR } answer;
+
+/* One that is beginning is looked at until it runs; what has come to run since it was read is read again. */
+static answer is_marked(const char *pid, const char *start, kn_buf *environment) {
+    for (unsigned waited = 0, looks = 0; read_environment(pid, environment);) {
+        if (environment->len)
+            return has_mark(environment, start) ? YES : NO;
+        state now = state_of(pid);
+        if (now == NO_MEMORY || (now == RUNS && ++looks == LOOKS))
+            return NO;
+        if (now == BEGINS && ++waited > BEGIN_MS)
+            return UNCLEAR;
+        if (now == BEGINS)
+            nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
+    }
+    return NO;
+}
+
 size_t kn_marked_signal(const char *start, int signal) {
     KN_AUTO_BUF environment;
     kn_buf_init(&environment, ENVIRONMENT_MAX);
@@ -49,11 +93,11 @@ size_t kn_marked_signal(const char *start, int signal) {
         return 0;
     for (const struct dirent *e; (e = readdir(folder));) {
         uint64_t pid = 0;
-        if (!kn_parse_u64(e->d_name, &pid) || pid <= 1 || pid > INT32_MAX || (pid_t)pid == getpid() ||
-            !read_environment(e->d_name, &environment) || !has_mark(&environment, start))
+        if (!kn_parse_u64(e->d_name, &pid) || pid <= 1 || pid > INT32_MAX || (pid_t)pid == getpid())
             continue;
-        count++;
-        if (signal)
+        answer marked = is_marked(e->d_name, start, &environment);
+        count += marked != NO;
+        if (marked == YES && signal)
             kill((pid_t)pid, signal);
     }
     closedir(folder);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 /* How many processes have `start`, or a variable that begins with it, in their environment, apart from this one.
- * signal 0: only counts. What belongs to other users is not seen. */
+ * signal 0: only counts. What belongs to other users is not seen. A program that is just being begun has no environment
+ * for a moment, which is waited for; one that does not get beyond that counts, and gets no signal. */
 size_t kn_marked_signal(const char *start, int signal);
 
 /* Kills them all and waits until they are gone, at most so long. */

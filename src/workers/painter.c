@@ -10,7 +10,7 @@ struct kn_painter {
     uint64_t keep_warm_ms;
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
-    kn_cage_gaps told; /* to the log */
+    kn_cage_told told;
     /* What the worker is, or was. */
     bool known;
     char *config, *upscalers;
@@ -112,6 +112,6 @@ const char *kn_painter_obstacle(const kn_painter *p) {
     return kn_image_process_obstacle(p->process);
 }
 
-kn_cage_gaps *kn_painter_told(kn_painter *p) {
+kn_cage_told *kn_painter_told(kn_painter *p) {
     return &p->told;
 }

@@ -35,6 +35,6 @@ void kn_painter_abandon(kn_painter *p);
 bool kn_painter_is_busy(const kn_painter *p);
 kn_cage_gaps kn_painter_gaps(const kn_painter *p);
 const char *kn_painter_obstacle(const kn_painter *p);
-kn_cage_gaps *kn_painter_told(kn_painter *p); /* for others who start workers of the same server */
+kn_cage_told *kn_painter_told(kn_painter *p); /* for others who start workers of the same server */
 
 #endif

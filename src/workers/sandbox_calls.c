@@ -11,7 +11,8 @@
 #include "workers/sandbox.h"
 
 /* What computing, reading files, threads and drivers of graphics cards need. Drivers try more than this, and go on when
- * they may not. */
+ * they may not: to pin their threads, or to have them yield to others, is what they could do to any process of the
+ * user, too. */
 static const char *const allowed[] = {
     /* files that are open or can be read; Landlock decides which */
     "access",
@@ -87,14 +88,10 @@ static const char *const allowed[] = {
     "sched_getaffinity",
     "sched_getparam",
     "sched_getscheduler",
-    "sched_setaffinity",
-    "sched_setscheduler",
     "sched_yield",
     "select",
     "set_robust_list",
     "set_tid_address",
-    "setpriority",
-    "getpriority",
     "time",
     "timerfd_create",
     "timerfd_gettime",

@@ -1,6 +1,9 @@
 """Pictures of the studio in the line of Ollama's requests: their place, how long they keep it, what they tell of it."""
 
+import contextlib
 import json
+import signal
+import sqlite3
 
 import tap
 from harness import TOKEN, Case, wait_until
@@ -159,6 +162,42 @@ class Turns(Case):
         self.wait_waiting(server, second, "admission_paused")
         server.own("POST", "admission/resume")
         self.wait_ended(server, second, "completed")
+
+    def rows(self, server):
+        """What stands on the disk, whether or not a server answers."""
+        with contextlib.closing(sqlite3.connect(f"file:{server.state}/studio/studio.db?mode=ro", uri=True)) as database:
+            return database.execute("SELECT id, state, attempts FROM jobs ORDER BY seq").fetchall()
+
+    def test_deaths(self):
+        """a_job_that_only_waits_has_lost_no_start_by_any_death_of_the_server"""
+        server = self.start()
+        self.begin(server, "drop")
+        job = self.job(server)
+        self.wait_waiting(server, job, "waits_for_turn")
+        self.let_go("first")
+        for death in range(5):  # one more than the starts that a job has
+            self.wait_waiting(server, job, "recovery_required")
+            wait_until(lambda: self.rows(server) == [(job, "running", 0)], "what is known on the disk")
+            server.kill()
+            if death == 4:
+                (server.state / "upstream-in-flight").unlink()
+            server = self.start()  # the same boot: still not certain, but for the last time
+        self.wait_ended(server, job, "completed")
+        self.assertEqual(self.rows(server), [(job, "completed", 1)])
+
+    def test_stop(self):
+        """a_job_that_only_waits_is_given_back_at_once_when_the_server_stops"""
+        server = self.start()
+        self.begin(server)
+        job = self.job(server)
+        self.wait_waiting(server, job, "waits_for_turn")
+        server.process.send_signal(signal.SIGTERM)  # which waits for the request that is at work
+        wait_until(lambda: self.rows(server) == [(job, "queued", 0)], "the job in the queue")
+        self.assertIsNone(server.process.poll())
+        self.let_go("first")
+        self.assertEqual(server.process.wait(60), 0)
+        self.upstream.residents = []
+        self.wait_ended(self.start(), job, "completed")
 
     def test_waiting_clients(self):
         """clients_that_would_wait_for_their_answer_are_told_at_once_that_it_is_paused"""

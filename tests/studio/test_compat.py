@@ -378,8 +378,12 @@ class A1111(Compat):
             self.assertEqual(self.newest_job()["request"]["sampler"], ours)
         self.good(self.draw(sampler_name="PLMS"))
         self.assertNotIn("sampler", self.newest_job()["request"])
-        seed = json.loads(self.good(self.draw(seed=-1))["info"])["seed"]
-        self.assertGreaterEqual(seed, 0)
+
+    def test_seeds_that_are_chosen_keep_their_digits_in_javascript(self):
+        for _ in range(3):
+            info = json.loads(self.good(self.draw(seed=-1, batch_size=2))["info"])
+            self.assertEqual(info["all_seeds"], [info["seed"], info["seed"] + 1])
+            self.assertTrue(all(0 <= seed < 2**53 for seed in info["all_seeds"]), info["all_seeds"])
 
     def test_open_web_ui_gets_its_picture(self):
         options = self.good(self.send("GET", "/sdapi/v1/options")).json

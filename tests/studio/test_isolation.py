@@ -86,7 +86,9 @@ class Isolation(unittest.TestCase):
             self.assertIn(UNLOCKED, problem["detail"])
             self.assertEqual(rig.status()["image"]["isolation_problem"], problem["detail"])
             self.assertEqual((rig.isolation()["status"], rig.isolation()["message"]), ("error", problem["detail"]))
-            self.assertIn(problem["detail"], rig.log)
+            lines = [line for line in rig.log.splitlines() if "the image worker" in line]
+            self.assertEqual([UNLOCKED in line for line in lines], [True], lines)
+            self.assertIn(problem["detail"], lines[0])
 
     def test_a_picture_that_cannot_be_used_is_its_clients_fault_also_without_a_cage(self):
         with BestEffort() as rig:

@@ -178,6 +178,24 @@ class Pictures(unittest.TestCase):
             self.assertEqual((picture.width, picture.height), (128, 80))
             self.assertEqual([place for place in changed(picture, 112, 80, 16) if place[0] >= 40], [])
 
+    def test_a_picture_grows_by_what_is_asked_for_whatever_the_models_grid(self):
+        width, height, room = 128, 128, 40
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            for side in ("top", "left", "right", "bottom"):
+                job = rig.ended(rig.job("A boat.", inputs=[source], outpaint={side: 7}))
+                self.assertEqual((job["state"], job["notes"]), ("completed", []), job["error"])
+                picture = Picture(rig.get(f"/jobs/{job['id']}/results/0").body)
+                more = (7, 0) if side in ("left", "right") else (0, 7)
+                self.assertEqual((picture.width, picture.height), (width + more[0], height + more[1]))
+                self.assertEqual((job["plan"]["result_width"], job["plan"]["result_height"]),
+                                 (picture.width, picture.height))
+                far = {"left": lambda x, y: x >= room, "right": lambda x, y: x <= width - room,
+                       "top": lambda x, y: y >= room, "bottom": lambda x, y: y <= height - room}[side]
+                others = changed(picture, width, height, 7 * (side == "left"), 7 * (side == "top"))
+                self.assertEqual([place for place in others if far(*place)], [])
+                self.assertGreater(len(others), 0)
+
     def test_what_is_drawn_passes_into_what_stays_over_the_feather(self):
         width, height, feather = 112, 80, 8
         with Serve() as rig:

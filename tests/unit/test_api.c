@@ -278,11 +278,11 @@ static void a_part_of_a_picture_is_drawn_and_the_rest_stays(void **state) {
     q.mask_fade = 0;
     kuno_image drawn = { 0 };
     assert_int_equal(kuno_generate(model, &q, &drawn, NULL), KUNO_OK);
-    assert_int_equal(drawn.width, 48);
-    assert_int_equal(drawn.height, 48);
+    assert_int_equal(drawn.width, SIDE + 3);
+    assert_int_equal(drawn.height, SIDE + 8);
     for (size_t y = 0; y < SIDE; y++)
         for (size_t x = 0; x < SIDE; x++)
-            assert_memory_equal(drawn.pixels + 4 * (y * 48 + x + 3), pixels + 3 * (y * SIDE + x), 3);
+            assert_memory_equal(drawn.pixels + 4 * (y * (SIDE + 3) + x + 3), pixels + 3 * (y * SIDE + x), 3);
     assert_int_equal(stage_of(model, "see").runs, 1); /* it was shown the region */
     kuno_image_free(&drawn);
     kuno_model_close(model);

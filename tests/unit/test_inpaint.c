@@ -159,10 +159,10 @@ static void outpainting_adds_to_the_sides_and_passes_into_the_picture(void **sta
     kn_model *m = open_model(&(kn_model_wish){ .config = OPAQUE });
     kn_image picture = motley(70, 40), all = rectangle(70, 40, 0, 0, 0, 0), room = rectangle(70, 40, 0, 0, 6, 40);
     kn_wish wish = small_wish(&picture);
-    wish.inpaint.outpaint = (kn_sides){ .left = 16, .top = 8 }; /* 86 x 48: ten more on the right */
+    wish.inpaint.outpaint = (kn_sides){ .left = 16, .top = 8 }; /* 86 x 48 */
     wish.inpaint.fade = (kn_optional){ true, 0 };
     kn_image got = draw(m, &wish, &(kn_hooks){ 0 }, NULL);
-    assert_int_equal(got.width, 96);
+    assert_int_equal(got.width, 86);
     assert_int_equal(got.height, 48);
     assert_int_equal(count_changed(&got, 16, 8, &picture, &all, false), 0);
     kn_image_free(&got);
@@ -181,6 +181,30 @@ static void outpainting_adds_to_the_sides_and_passes_into_the_picture(void **sta
     kn_model_close(m);
 }
 
+/* The model's grid is 16: a canvas of 73 by 47 gets a margin, which belongs to no side. */
+static void a_side_that_is_not_added_to_stays_to_the_byte_whatever_the_grid(void **state) {
+    (void)state;
+    static const kn_sides sides[] = { { .top = 7 }, { .left = 3 }, { .right = 3 }, { .bottom = 7 } };
+    kn_model *m = open_model(&(kn_model_wish){ .config = OPAQUE });
+    kn_image picture = motley(70, 40);
+    kn_wish wish = small_wish(&picture);
+    wish.inpaint.fade = (kn_optional){ true, 8 };
+    for (size_t i = 0; i < KN_COUNT(sides); i++) {
+        const kn_sides s = wish.inpaint.outpaint = sides[i];
+        kn_image got = draw(m, &wish, &(kn_hooks){ 0 }, NULL);
+        assert_int_equal(got.width, s.left + 70 + s.right);
+        assert_int_equal(got.height, s.top + 40 + s.bottom);
+        kn_image edge = rectangle(70, 40, s.left ? 8 : 0, s.top ? 8 : 0, s.left || s.right ? 62 : 70,
+                                  s.top || s.bottom ? 32 : 40); /* white is what stays */
+        assert_int_equal(count_changed(&got, s.left, s.top, &picture, &edge, true), 0);
+        assert_true(count_changed(&got, s.left, s.top, &picture, &edge, false) > 0);
+        kn_image_free(&edge);
+        kn_image_free(&got);
+    }
+    kn_image_free(&picture);
+    kn_model_close(m);
+}
+
 static kn_settings settings_of(const kn_model *m, const kn_wish *wish) {
     kn_settings s;
     kn_error err = { 0 };
@@ -196,7 +220,7 @@ static void a_canvas_comes_to_a_size_of_ones_own(void **state) {
     kn_image picture = motley(112, 90), canvas = { 0 }, small = { 0 };
     kn_wish wish = small_wish(&picture);
     kn_error err = { 0 };
-    wish.inpaint.outpaint = (kn_sides){ .left = 16, .bottom = 2 }; /* 128 x 92, which four more make 96 */
+    wish.inpaint.outpaint = (kn_sides){ .left = 16, .bottom = 6 }; /* 128 x 96 */
     wish.inpaint.fade = (kn_optional){ true, 8 };
     wish.width = (kn_optional){ true, 64 };
     wish.height = (kn_optional){ true, 48 };
@@ -312,11 +336,11 @@ static void the_text_in_the_picture_tells_of_it(void **state) {
     assert_true(kn_settings_describe(&s, "tiny", &text, &err));
     assert_non_null(strstr(text.data, ", Mask: given, Mask fade: 12, Model: "));
     kn_settings_free(&s);
-    wish.inpaint = (kn_inpaint_wish){ .outpaint = { .left = 5, .bottom = 11 } };
+    wish.inpaint = (kn_inpaint_wish){ .outpaint = { .left = 5, .bottom = 7 } };
     s = settings_of(m, &wish);
     kn_buf_clear(&text);
     assert_true(kn_settings_describe(&s, "tiny", &text, &err));
-    assert_non_null(strstr(text.data, "Size: 80x64, Denoising strength: 1, Outpaint: \"5,0,0,11\", "));
+    assert_non_null(strstr(text.data, "Size: 80x60, Denoising strength: 1, Outpaint: \"5,0,0,7\", "));
     kn_settings_free(&s);
     kn_image_free(&picture);
     kn_image_free(&mask);
@@ -440,6 +464,7 @@ int main(void) {
         cmocka_unit_test(a_size_of_ones_own_resizes_picture_and_mask),
         cmocka_unit_test(every_sampler_comes_to_the_known_latent_where_the_mask_keeps_it),
         cmocka_unit_test(outpainting_adds_to_the_sides_and_passes_into_the_picture),
+        cmocka_unit_test(a_side_that_is_not_added_to_stays_to_the_byte_whatever_the_grid),
         cmocka_unit_test(a_canvas_comes_to_a_size_of_ones_own),
         cmocka_unit_test(what_comes_back_passes_into_the_enlarged_sides_without_a_seam),
         cmocka_unit_test(a_model_that_sees_no_masks_is_shown_the_region_in_red),

@@ -1,5 +1,6 @@
 /* Programs of ours: begun with nothing of our own, ended with everything that they have started. */
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -208,7 +210,34 @@ static void what_a_killed_owner_leaves_is_found_by_its_mark(void **state) {
     }
 }
 
-int main(void) {
+/* Whoever begins one program after the other has, at one look of twenty, none of their environments. */
+static KN_NORETURN void begin_forever(const char *round) {
+    char *argv[] = { strdup("begin-forever"), strdup(round), NULL }, *env[] = { strdup(round), NULL };
+    execve("/proc/self/exe", argv, env);
+    _exit(1);
+}
+
+static void finds_who_is_just_beginning(void **state) {
+    (void)state;
+    enum { LOOKS = 300 };
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* which outlives exec */
+        begin_forever(mark);
+    }
+    while (!kn_marked_signal(mark, 0)) /* until it has its own environment */
+        sched_yield();
+    int found = 0;
+    for (int i = 0; i < LOOKS; i++)
+        found += kn_marked_signal(mark, 0) == 1;
+    bool gone = kn_marked_end(mark, 5000);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(found, LOOKS);
+    assert_true(gone);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(begins_with_nothing_of_ours, begin, end),
         cmocka_unit_test_setup_teardown(tells_why_it_cannot_begin, begin, end),
@@ -217,6 +246,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(finds_those_who_have_left_its_group, begin, end),
         cmocka_unit_test_setup_teardown(ends_at_once_if_it_must, begin, end),
         cmocka_unit_test_setup_teardown(what_a_killed_owner_leaves_is_found_by_its_mark, begin, end),
+        cmocka_unit_test_setup_teardown(finds_who_is_just_beginning, begin, end),
     };
+    if (argc == 2 && strcmp(argv[0], "begin-forever") == 0)
+        begin_forever(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

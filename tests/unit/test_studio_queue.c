@@ -67,6 +67,8 @@ static bool fake_start(void *ctx, const kn_studio_task *task, const kn_task_hear
 static void fake_cancel(void *ctx) {
     (void)ctx;
     fake.cancelled = true;
+    if (fake.waits)
+        kn_loop_timer_after(fake.loop, &fake.timer, 0);
 }
 
 static const kn_studio_runner runner = { .backend = "cpu",
@@ -331,6 +333,28 @@ static void a_job_tells_what_it_waits_for_and_waiting_is_no_drawing(void **state
     finish();
 }
 
+static void a_job_that_only_waits_has_not_been_begun(void **state) {
+    (void)state;
+    begin();
+    fake.waits = true;
+    batch = 2;
+    kn_id id = add();
+    for (unsigned picture = 1; picture <= batch; picture++) {
+        while (fake.started < picture)
+            GOOD(kn_loop_turn(loop, 20, &err));
+        do_order(work_look, id);
+        assert_string_equal(state_text, "running");
+        assert_int_equal(attempts, 0);
+        fake.heard->progress(fake.ctx, KN_TASK_LOADING, 0, 0);
+        do_order(work_look, id);
+        assert_int_equal(attempts, 1);
+        kn_loop_timer_after(loop, &fake.timer, 0);
+    }
+    work_off();
+    expect(id, "completed", "", 1);
+    finish();
+}
+
 static void a_running_job_is_cancelled(void **state) {
     (void)state;
     begin();
@@ -478,6 +502,67 @@ static void stopping_lets_the_running_job_end_and_keeps_the_others(void **state)
     finish();
 }
 
+static void until_stopped(void) {
+    has_stopped = false;
+    kn_studio_stop(studio, false, stopped, NULL);
+    while (!has_stopped)
+        GOOD(kn_loop_turn(loop, 20, &err));
+}
+
+static void stopping_does_not_wait_for_a_turn(void **state) {
+    (void)state;
+    begin();
+    fake.waits = true;
+    kn_id id = add();
+    while (!fake.started)
+        GOOD(kn_loop_turn(loop, 20, &err));
+    until_stopped();
+    do_order(work_look, id);
+    assert_string_equal(state_text, "queued");
+    assert_int_equal(attempts, 0);
+    assert_int_equal(watched_of(id.text)->ends, 0);
+    finish();
+    fake.waits = false;
+    begin();
+    work_off();
+    expect(id, "completed", "", 1);
+    finish();
+}
+
+static void the_second_picture_of_a_job_does_not_keep_a_service_that_stops(void **state) {
+    (void)state;
+    begin();
+    batch = 2;
+    kn_id id = add();
+    while (!fake.started)
+        GOOD(kn_loop_turn(loop, 20, &err));
+    fake.waits = true; /* from the next picture on */
+    until_stopped();
+    do_order(work_look, id);
+    assert_string_equal(state_text, "queued");
+    assert_int_equal(results, 1);
+    finish();
+    fake.waits = false;
+    begin();
+    work_off();
+    expect(id, "completed", "", 1);
+    assert_int_equal(results, 2);
+    finish();
+}
+
+static void a_job_that_is_cancelled_while_the_service_stops_ends(void **state) {
+    (void)state;
+    begin();
+    fake.waits = true;
+    kn_id id = add();
+    while (!fake.started)
+        GOOD(kn_loop_turn(loop, 20, &err));
+    do_order(work_cancel, id); /* its row is marked, and then the service stops */
+    until_stopped();
+    expect(id, "cancelled", "", 0);
+    finish();
+}
+
 /* A child works on jobs and is killed: as its pictures begin, or whenever the clock says. Whatever state that was, the
  * next one takes up what is left, and the last one ends it all. */
 static void jobs_survive_being_killed_at_any_moment(void **state) {
@@ -605,6 +690,7 @@ int main(void) {
         TEST(a_job_becomes_pictures_in_the_gallery),
         TEST(a_gain_map_that_is_lost_is_noted_once),
         TEST(a_job_tells_what_it_waits_for_and_waiting_is_no_drawing),
+        TEST(a_job_that_only_waits_has_not_been_begun),
         TEST(a_running_job_is_cancelled),
         TEST(memory_that_runs_out_is_tried_again_once_with_smaller_tiles),
         TEST(each_failure_ends_the_job_with_its_code),
@@ -612,6 +698,9 @@ int main(void) {
         TEST(a_disk_that_refuses_fails_the_job_and_not_the_next),
         TEST(nothing_begins_while_the_queue_rests),
         TEST(stopping_lets_the_running_job_end_and_keeps_the_others),
+        TEST(stopping_does_not_wait_for_a_turn),
+        TEST(the_second_picture_of_a_job_does_not_keep_a_service_that_stops),
+        TEST(a_job_that_is_cancelled_while_the_service_stops_ends),
         TEST(jobs_survive_being_killed_at_any_moment),
         TEST(of_many_jobs_each_ends_once),
         TEST(what_sends_the_next_errand_comes_to_its_end_before_the_disk),

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -168,6 +170,28 @@ static bool try_ring(const char *path) {
 static bool try_pidfd(const char *path) {
     (void)path;
     return syscall(SYS_pidfd_open, getppid(), 0) >= 0;
+}
+
+/* Of the server, and of the worker itself, which does not need it. */
+static bool try_priority(const char *path) {
+    (void)path;
+    return setpriority(PRIO_PROCESS, (id_t)getppid(), 19) == 0;
+}
+
+static bool try_own_priority(const char *path) {
+    (void)path;
+    return setpriority(PRIO_PROCESS, 0, 19) == 0;
+}
+
+static bool try_scheduler(const char *path) {
+    (void)path;
+    return sched_setscheduler(getppid(), SCHED_IDLE, &(struct sched_param){ 0 }) == 0;
+}
+
+static bool try_affinity(const char *path) {
+    (void)path;
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && sched_setaffinity(getppid(), sizeof set, &set) == 0;
 }
 
 /* The kernel would send signals to that process when there is something to read. */
@@ -361,6 +385,10 @@ static const struct {
     TRIAL(owner),
     TRIAL(owner_of_socket),
     TRIAL(pidfd),
+    TRIAL(priority),
+    TRIAL(own_priority),
+    TRIAL(scheduler),
+    TRIAL(affinity),
     TRIAL(key),
     TRIAL(key_by_half),
     TRIAL(ptrace),

@@ -72,6 +72,11 @@ class Sandbox(WorkerCase):
         self.try_all([(name, "", "EPERM") for name in
                       ("signal", "owner", "owner_of_socket", "pidfd", "key", "key_by_half")], ["system-calls"])
 
+    def test_scheduling(self):
+        """gives_no_process_less_of_the_processor_itself_included"""
+        self.try_all([(name, "", "EPERM") for name in ("priority", "own_priority", "scheduler", "affinity")],
+                     ["system-calls"])
+
     def test_processes(self):
         """sees_nothing_of_other_processes"""
         self.try_all([("parent", name, "EACCES") for name in
