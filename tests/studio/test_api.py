@@ -364,6 +364,19 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/gallery/{own}/thumbnail?size=31"), 422)
         self.problem(self.rig.get(f"/gallery/{NOTHING}/thumbnail"), 404)
 
+    def test_a_link_in_the_place_of_a_picture_is_not_followed(self):
+        own = self.item("a link")
+        picture = self.rig.get(f"/gallery/{own}/content").body
+        path, elsewhere = f"{self.rig.folder}/studio/gallery/{own}-a-link.png", f"{self.rig.folder}/elsewhere.png"
+        with open(elsewhere, "wb") as file:
+            file.write(picture)
+        os.unlink(path)
+        os.symlink(elsewhere, path)
+        self.assertTrue(self.rig.get(f"/gallery/{own}")["missing"])
+        self.problem(self.rig.get(f"/gallery/{own}/content"), 404)
+        self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
+        self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "file_name": "l.png"}), 404)
+
     def test_copies_go_where_they_are_wanted_and_replace_nothing(self):
         own = self.item()
         body = {"directory": self.rig.folder, "file_name": "copy.png"}
