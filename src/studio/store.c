@@ -366,7 +366,7 @@ bool kn_store_look(const char *folder, kn_error *err) {
 
 /* Crockford's base 32: no letter that looks like another or like a digit. */
 static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
-enum { ID_LETTERS = 26 };
+enum { ID_LETTERS = 26, TIME_LETTERS = 10 };
 
 bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err) {
     uint64_t now = (uint64_t)kn_store_now_ms();
@@ -397,4 +397,11 @@ bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err)
 bool kn_id_is_valid(const char *text, const char *prefix) {
     size_t len = strlen(prefix);
     return !strncmp(text, prefix, len) && strlen(text) == len + ID_LETTERS && strspn(text + len, letters) == ID_LETTERS;
+}
+
+int64_t kn_id_made_ms(const char *text, const char *prefix) {
+    int64_t ms = 0;
+    for (size_t i = 0; i < TIME_LETTERS; i++)
+        ms = ms << 5 | (strchr(letters, text[strlen(prefix) + i]) - letters);
+    return ms;
 }

@@ -104,6 +104,35 @@ class Life(unittest.TestCase):
             self.assertNotIn(".kuno-0123456789abcdef.part", agreement.names(rig, "."))
             self.assertEqual(rig.get(f"/jobs/{kept}/results/0").status, 200)
 
+    def test_a_picture_stays_whose_record_cannot_be_read(self):
+        with Rig() as rig:
+            good, bad = (rig.ended(rig.job(prompt))["results"][0]["gallery_item"] for prompt in ("good", "bad"))
+            picture = rig.get(f"/gallery/{bad}/content").body
+            was = rig.get(f"/gallery/{bad}").json
+            rig.end()
+            for name in ("studio.db", "studio.db-wal", "studio.db-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(rig.folder, "studio", name))
+            sidecar = os.path.join(rig.folder, "studio", "gallery", bad + ".json")
+            with open(sidecar, "w") as file:
+                file.write('{"id": ')
+            rig.begin()
+            self.assertEqual(sorted(one["id"] for one in rig.get("/gallery")["items"]), sorted((good, bad)))
+            item = rig.get(f"/gallery/{bad}").json
+            same = ("width", "height", "media_type", "bytes", "sha256", "missing")
+            self.assertEqual({name: item[name] for name in same}, {name: was[name] for name in same})
+            self.assertEqual((item["recipe_unreadable"], item["recipe"], item["prompt"]), (True, None, None))
+            self.assertNotIn("recipe_unreadable", rig.get(f"/gallery/{good}").json)
+            self.assertEqual(rig.get(f"/gallery/{bad}/content").body, picture)
+            self.assertEqual(rig.get(f"/gallery/{bad}/thumbnail").status, 200)
+            answer = rig.ask("PATCH", f"/gallery/{bad}", {"favorite": True})
+            self.assertEqual((answer.status, answer["code"]), (409, "conflict"))
+            self.assertIn(bad + ".json", answer["detail"])
+            with open(sidecar) as file:
+                self.assertEqual(file.read(), '{"id": ')
+            self.assertEqual(rig.ask("DELETE", f"/gallery/{bad}").status, 204)
+            self.assertIn(bad + ".json", agreement.names(rig, "trash"))
+
     def has_ended(self, rig, job):
         """No, while nobody says so."""
         with contextlib.suppress(OSError, http.client.HTTPException):
