@@ -243,6 +243,12 @@ static bool has_known_database(const kn_store *s, kn_error *err) {
     return ok;
 }
 
+static void row_has_changed(void *ctx, int change, const char *database, const char *table, sqlite3_int64 row) {
+    kn_store *s = ctx;
+    (void)database, (void)table, (void)row;
+    s->has_remains = s->has_remains || change == SQLITE_DELETE;
+}
+
 static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     char *path;
     if (!kn_store_path(s, ".", "studio.db", &path, err))
@@ -251,11 +257,15 @@ static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     free(path);
     if (rc != SQLITE_OK)
         return s->db ? kn_store_fail(s, err) : kn_fail_nomem(err, sizeof *s);
-    sqlite3_busy_timeout(s->db, (int)wait_ms);
+    s->wait_ms = (int)wait_ms;
+    s->has_remains = true; /* of an earlier service that was killed */
+    sqlite3_busy_timeout(s->db, s->wait_ms);
+    sqlite3_update_hook(s->db, row_has_changed, s);
     sqlite3_extended_result_codes(s->db, 1);
     /* FULL: what was promised to a client is on the disk, also when the power fails. */
     return kn_schema_is_ours(s, err) && kn_store_do(s, err, NULL, "PRAGMA journal_mode = WAL", "") &&
            kn_store_do(s, err, NULL, "PRAGMA synchronous = FULL", "") &&
+           kn_store_do(s, err, NULL, "PRAGMA secure_delete = ON", "") &&
            kn_store_do(s, err, NULL, "PRAGMA foreign_keys = ON", "") &&
            kn_store_do(s, err, NULL, "PRAGMA trusted_schema = OFF", "") && is_intact(s, err) &&
            kn_schema_prepare(s, err);
@@ -318,6 +328,16 @@ void kn_store_close(kn_store *s) {
     sqlite3_close(s->db);
     free(s->folder);
     free(s);
+}
+
+bool kn_store_wipe_remains(kn_store *s) {
+    if (!s->has_remains)
+        return true;
+    sqlite3_busy_timeout(s->db, 0); /* whoever waits for the disk does not wait for others, too */
+    bool done = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK;
+    sqlite3_busy_timeout(s->db, s->wait_ms);
+    s->has_remains = !done;
+    return done;
 }
 
 /* ---- looking ---- */

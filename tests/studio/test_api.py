@@ -9,7 +9,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import tap
-from studio import described
+from studio import agreement, described
 from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
@@ -574,6 +574,25 @@ class Service(Api):
             self.assertNotIn(canary.encode(), answer.body)
             self.assertNotIn(self.rig.folder.encode(), answer.body)
         self.assertNotIn(canary, self.rig.log)
+
+
+    def test_what_is_deleted_is_not_to_be_found_in_the_database(self):
+        canary = b"canary-that-is-deleted"
+
+        def is_there():
+            names = [name for name in os.listdir(folder) if name.startswith("studio.db")]
+            return any(canary in agreement.content(self.rig, ".", name) for name in names)
+
+        folder = os.path.join(self.rig.folder, "studio")
+        item = self.rig.ended(self.rig.job(canary.decode()))["results"][0]["gallery_item"]
+        self.assertTrue(is_there())
+        job = self.rig.get(f"/gallery/{item}")["job_id"]
+        for path in (f"/jobs/{job}", f"/gallery/{item}"):
+            self.assertEqual(self.rig.ask("DELETE", path).status, 204)
+        end = time.monotonic() + PATIENCE
+        while is_there():
+            self.assertLess(time.monotonic(), end, "it is still there")
+            time.sleep(0.05)
 
 
 class Events(Api):
