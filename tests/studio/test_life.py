@@ -15,7 +15,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.crowd import Ends
-from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
+from studio.rig import ENDED, PATIENCE, SANITIZED, TOKEN, Rig, png
 from studio.slow import Client, resident_bytes
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
@@ -74,6 +74,30 @@ class Life(unittest.TestCase):
             while descriptors(rig) > before + 1:
                 self.assertLess(time.monotonic(), end, "what clients have left open")
                 time.sleep(0.02)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer keeps freed memory back")
+    def test_memory_goes_back_when_a_crowd_has_gone(self):
+        with Rig() as rig:
+            for n in range(200):
+                last = rig.job(f"{n} " + 3000 * "x", output={"save_to_gallery": False})
+            rig.ended(last)
+            before, most = resident_bytes(rig.process.pid), []
+
+            def look():
+                for _ in range(4):
+                    self.assertEqual(len(rig.get("/jobs?limit=200")["items"]), 200)
+                    most.append(resident_bytes(rig.process.pid))
+
+            crowd = [threading.Thread(target=look) for _ in range(12)]
+            for one in crowd:
+                one.start()
+            for one in crowd:
+                one.join()
+            self.assertEqual(len(most), 4 * len(crowd))
+            end = time.monotonic() + PATIENCE
+            while resident_bytes(rig.process.pid) > before + (max(most) - before) // 4:
+                self.assertLess(time.monotonic(), end, f"{before} bytes, then {max(most)}")
+                time.sleep(0.1)
 
     def test_jobs_survive_the_death_of_the_service(self):
         with Rig() as rig:
