@@ -145,6 +145,7 @@ export default {
     "strip.title": "Recent",
     "strip.all": "All pictures",
 
+    "kind.auto": "Picture",
     "kind.text_to_image": "From text",
     "kind.edit": "Edit",
     "kind.inpaint": "Inpaint",
@@ -229,6 +230,7 @@ export default {
     "viewer.no_tags": "No tags",
     "viewer.copy_prompt": "Copy the prompt",
     "viewer.missing": "The file is no longer where it was saved.",
+    "viewer.unreadable": "The file beside it, which holds its settings, could not be read: {file}",
     "picture.edit": "Work from it",
     "picture.enlarge": "Enlarge",
     "enlarge.title": "Enlarge",

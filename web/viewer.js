@@ -118,6 +118,8 @@ export function openViewer(first, { neighbour, left }) {
                 ),
             ),
             item.prompt && el("p", { class: "prompt" }, item.prompt),
+            item.recipe_unreadable &&
+                el("p", { class: "muted" }, t("viewer.unreadable", { file: `gallery/${item.id}.json` })),
             el(
                 "div",
                 { class: "viewer-actions" },

@@ -31,9 +31,9 @@ bool kn_edition_is(const kn_edition *a, const kn_edition *b) {
            a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-/* Opens a regular file for reading and says which it is. Never blocks on a pipe or device. */
-static int open_regular(const char *path, kn_edition *ret, kn_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+/* Opens a regular file for reading and says which it is. Never blocks on a pipe or device. follow: 0, or O_NOFOLLOW. */
+static int open_regular(const char *path, int follow, kn_edition *ret, kn_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | follow);
     if (fd < 0) {
         bool ours = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
         kn_fail(err, ours ? KN_E_IO : KN_E_NOT_FOUND, errno == ENOENT ? "no such file" : "cannot be opened: %s",
@@ -57,7 +57,7 @@ static int open_regular(const char *path, kn_edition *ret, kn_error *err) {
 
 bool kn_map_open(const char *path, kn_map *ret, kn_error *err) {
     kn_edition edition;
-    AUTO_FD fd = open_regular(path, &edition, err);
+    AUTO_FD fd = open_regular(path, 0, &edition, err);
     if (fd < 0)
         return false;
     size_t len = (size_t)edition.bytes;
@@ -77,9 +77,9 @@ void kn_map_close(kn_map *m) {
     *m = (kn_map){ 0 };
 }
 
-bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err) {
+static bool read_file(const char *path, int follow, size_t limit, kn_buf *into, kn_error *err) {
     kn_edition edition;
-    AUTO_FD fd = open_regular(path, &edition, err);
+    AUTO_FD fd = open_regular(path, follow, &edition, err);
     if (fd < 0)
         return false;
     size_t len = (size_t)edition.bytes;
@@ -101,6 +101,14 @@ bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err) {
         len -= (size_t)n;
     }
     return true;
+}
+
+bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err) {
+    return read_file(path, 0, limit, into, err);
+}
+
+bool kn_file_read_no_link(const char *path, size_t limit, kn_buf *into, kn_error *err) {
+    return read_file(path, O_NOFOLLOW, limit, into, err);
 }
 
 bool kn_path_is_within(const char *path, const char *folder) {

@@ -37,6 +37,9 @@ void kn_map_close(kn_map *m);
 /* Reads a whole regular file of at most `limit` bytes; adds to `into`. */
 bool kn_file_read(const char *path, size_t limit, kn_buf *into, kn_error *err);
 
+/* The same, but not where the path names a symbolic link. */
+bool kn_file_read_no_link(const char *path, size_t limit, kn_buf *into, kn_error *err);
+
 /* Whether the path is the folder itself or lies in it, by their words: both absolute, with single slashes. */
 bool kn_path_is_within(const char *path, const char *folder);
 

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,4 +65,8 @@ uint64_t kn_memory_available(void) {
     uint64_t least = kernel_says();
     kn_cgroup_each("memory", apply_limit, &least);
     return least;
+}
+
+void kn_memory_give_back(void) {
+    malloc_trim(0);
 }

@@ -12,6 +12,7 @@ struct kn_errand {
     bool (*work)(kn_errand *e, kn_store *store, kn_error *err); /* in the disk's thread */
     void (*back)(kn_errand *e);                                 /* in the loop's */
     bool ok;
+    bool leaves_remains; /* the store has some now (kn_store_wipe_remains) */
     kn_error err;
     kn_job job;
     kn_studio *studio;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -39,7 +40,7 @@ bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t
     char *path;
     if (!kn_store_path(s, room, name, &path, err))
         return false;
-    bool ok = kn_file_read(path, limit, into, err);
+    bool ok = kn_file_read_no_link(path, limit, into, err);
     free(path);
     return ok;
 }
@@ -58,7 +59,8 @@ bool kn_store_has(const kn_store *s, const char *room, const char *name) {
     char *path;
     if (!kn_store_path(s, room, name, &path, NULL))
         return false;
-    bool has = access(path, R_OK) == 0;
+    struct stat st;
+    bool has = lstat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, R_OK) == 0;
     free(path);
     return has;
 }

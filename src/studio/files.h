@@ -1,4 +1,5 @@
-/* Files of the store: written whole or not at all, hashed, read whole. */
+/* Files of the store: written whole or not at all, hashed, read whole. A symbolic link in the place of one is none: who
+ * can make links there must not read by the service what lies elsewhere. */
 #ifndef KN_STUDIO_FILES_H
 #define KN_STUDIO_FILES_H
 

@@ -10,6 +10,7 @@
 #include "base/date.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "image/size.h"
 #include "studio/paths.h"
 
 static const char room[] = "gallery";
@@ -22,6 +23,16 @@ static sidecar_name sidecar_of(const char *id) {
     sidecar_name n;
     snprintf(n.text, sizeof n.text, "%s.json", id);
     return n;
+}
+
+/* NULL: memory is out. The caller frees it. */
+static char *sidecar_text(const kn_record *r, kn_error *err) {
+    json_t *j = kn_record_write(r);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    json_decref(j);
+    if (!text)
+        kn_fail_nomem(err, KN_RECORD_BYTES);
+    return text;
 }
 
 /* ---- the table ---- */
@@ -139,11 +150,9 @@ bool kn_gallery_save(kn_store *s, kn_record *r, const void *data, size_t len, kn
         r->file = NULL;
         return kn_fail_nomem(err, sizeof slug);
     }
-    json_t *j = kn_record_write(r);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    json_decref(j);
+    char *text = sidecar_text(r, err);
     if (!text)
-        return kn_fail_nomem(err, KN_RECORD_BYTES);
+        return false;
     bool ok = save_files(s, r, text, data, len, err);
     if (ok &&
         !(kn_store_begin(s, err) && kn_store_end(s, put_row(s, r, text, err) && add_result(s, r, true, err), err))) {
@@ -247,11 +256,9 @@ bool kn_gallery_list(kn_store *s, const kn_gallery_filter *f, json_t *into, int6
 /* ---- changes ---- */
 
 static bool rewrite(kn_store *s, const kn_record *r, kn_error *err) {
-    json_t *j = kn_record_write(r);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    json_decref(j);
+    char *text = sidecar_text(r, err);
     if (!text)
-        return kn_fail_nomem(err, KN_RECORD_BYTES);
+        return false;
     /* The file last, and only if the table took it: then either both are new, or after a crash the file's word counts.
      */
     bool ok = kn_store_begin(s, err);
@@ -263,12 +270,33 @@ static bool rewrite(kn_store *s, const kn_record *r, kn_error *err) {
     return ok;
 }
 
+/* Whether the table says the same already. */
+static bool is_known(kn_store *s, const char *id, const char *text) {
+    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
+    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
+    kn_query_close(&r);
+    return known;
+}
+
+/* Of a picture whose JSON file could not be understood: that file is gone, or was written here. */
+static bool may_be_rewritten(kn_store *s, const char *id, kn_error *err) {
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, KN_RECORD_BYTES + 1);
+    const sidecar_name name = sidecar_of(id);
+    bool is_ours = kn_store_read(s, room, name.text, KN_RECORD_BYTES, &text, NULL) && is_known(s, id, text.data);
+    return is_ours || !kn_store_has(s, room, name.text) ||
+           kn_fail(err, KN_E_USAGE,
+                   "its file in the gallery's folder, %s, could not be understood; mend it or take it away, and begin "
+                   "the service again",
+                   name.text);
+}
+
 bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err) {
     kn_record r;
     if (!kn_gallery_find(s, id, &r, err))
         return false;
     kn_record_change(&r, patch);
-    if (!rewrite(s, &r, err)) {
+    if ((r.unreadable && !may_be_rewritten(s, id, err)) || !rewrite(s, &r, err)) {
         kn_record_free(&r);
         return false;
     }
@@ -338,12 +366,61 @@ bool kn_gallery_export(const char *folder, const char *name, const void *data, s
 
 /* ---- after a start ---- */
 
-/* Whether the table says the same already. */
-static bool is_known(kn_store *s, const char *id, const char *text) {
-    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
-    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
-    kn_query_close(&r);
-    return known;
+/* Whether a row is found by that text; if that cannot be said, it is. */
+static bool has_row(kn_store *s, const char *sql, const char *text) {
+    kn_query r = kn_query_open(s, NULL, sql, "t", text);
+    bool found = kn_query_next(&r);
+    return !kn_query_close(&r) || found;
+}
+
+static const char row_of_id[] = "SELECT 1 FROM gallery WHERE id = ?";
+
+/* The picture's file has the record's id at its beginning and an ending that says its format. */
+static bool find_picture(void *ctx, kn_store *s, const char *name, kn_error *err) {
+    kn_record *r = ctx;
+    size_t len = strlen(r->id.text);
+    const char *dot = strrchr(name, '.');
+    (void)s;
+    if (strncmp(name, r->id.text, len) != 0 || (name[len] != '-' && name[len] != '.') || !dot)
+        return true;
+    for (int i = 0; !r->file && i < KN_PICTURE_FORMATS; i++) {
+        if (strcmp(dot + 1, kn_picture_endings[i]) != 0)
+            continue;
+        r->format = (kn_picture_format)i;
+        r->file = strdup(name);
+        return r->file || kn_fail_nomem(err, len);
+    }
+    return true;
+}
+
+/* What the file itself tells. *ret: whether it is a picture. */
+static bool look_at_picture(kn_store *s, kn_record *r, bool *ret, kn_error *err) {
+    KN_AUTO_BUF file;
+    kn_buf_init(&file, KN_STORE_FILE_MAX);
+    *ret = r->file && kn_store_read(s, room, r->file, KN_STORE_FILE_MAX, &file, NULL) &&
+           kn_image_size_of(file.data, file.len, &r->width, &r->height) && r->width && r->height &&
+           r->width <= KN_PICTURE_SIDE_MAX && r->height <= KN_PICTURE_SIDE_MAX;
+    r->bytes = file.len;
+    return !*ret || kn_sha256_of(file.data, file.len, &r->sha256, err);
+}
+
+/* A picture stays although its JSON file cannot be understood and the table knows nothing of it. */
+static bool take_picture(kn_store *s, const char *sidecar, kn_error *err) {
+    kn_record r = { .unreadable = true };
+    snprintf(r.id.text, sizeof r.id.text, "%.*s", (int)(strlen(sidecar) - strlen(".json")), sidecar);
+    if (strcmp(sidecar_of(r.id.text).text, sidecar) != 0 || !kn_id_is_valid(r.id.text, "img_") ||
+        has_row(s, row_of_id, r.id.text))
+        return true;
+    bool is_picture = false;
+    r.created_s = kn_id_made_ms(r.id.text, "img_") / 1000;
+    bool ok = kn_store_each(s, room, find_picture, &r, err) && look_at_picture(s, &r, &is_picture, err);
+    if (ok && is_picture) {
+        char *text = sidecar_text(&r, err);
+        ok = text && put_row(s, &r, text, err);
+        free(text);
+    }
+    kn_record_free(&r);
+    return ok;
 }
 
 /* A picture that a job was writing when the service ended. */
@@ -366,7 +443,7 @@ static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err)
         ++*broken;
         if (good)
             kn_record_free(&r);
-        return true;
+        return take_picture(s, name, err);
     }
     bool ok = true;
     if (is_half_made(s, &r)) {
@@ -410,20 +487,13 @@ static bool check_rows(kn_store *s, kn_error *err) {
     return true;
 }
 
-/* Whether a row is found by that text; if that cannot be said, it is. */
-static bool has_row(kn_store *s, const char *sql, const char *text) {
-    kn_query r = kn_query_open(s, NULL, sql, "t", text);
-    bool found = kn_query_next(&r);
-    return !kn_query_close(&r) || found;
-}
-
 /* Of a picture that went in the moment of a crash. */
 static bool check_thumbnail(void *ctx, kn_store *s, const char *name, kn_error *err) {
     (void)ctx, (void)err;
     const char *dash = strchr(name, '-');
     kn_id id;
     snprintf(id.text, sizeof id.text, "%.*s", dash ? (int)(dash - name) : 0, name);
-    if (!has_row(s, "SELECT 1 FROM gallery WHERE id = ?", id.text))
+    if (!has_row(s, row_of_id, id.text))
         kn_store_remove(s, "thumbnails", name);
     return true;
 }

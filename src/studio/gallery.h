@@ -33,6 +33,7 @@ typedef struct kn_gallery_filter {
 } kn_gallery_filter;
 bool kn_gallery_list(kn_store *s, const kn_gallery_filter *filter, json_t *into, int64_t *ret_next, kn_error *err);
 
+/* KN_E_USAGE: it would replace a JSON file that cannot be understood, and in which people may still read. */
 bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err);
 
 /* To the trash, from which it goes after KN_TRASH_DAYS. keep_file: the picture itself stays where it is. */
@@ -43,7 +44,8 @@ bool kn_gallery_export(const char *folder, const char *name, const void *data, s
                        kn_error *err);
 
 /* After a start: the table becomes what the files say; half a picture goes, and so do results and thumbnails that no
- * row knows of, and old trash. *ret_broken: JSON files that cannot be understood; they stay as they are. */
+ * row knows of, and old trash. *ret_broken: JSON files that cannot be understood; they stay as they are, and so do
+ * their pictures: with what the table says of them, or, where it says nothing, with what the picture's file tells. */
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err);
 
 #endif

@@ -67,7 +67,7 @@ struct kn_image_runner {
 static bool add_file(const char *path, kn_buf *into, kn_error *err) {
     KN_AUTO_BUF file;
     kn_buf_init(&file, REFERENCE_BYTES + 1);
-    if (!kn_file_read(path, REFERENCE_BYTES, &file, err))
+    if (!kn_file_read_no_link(path, REFERENCE_BYTES, &file, err))
         return kn_fail_within(err, "a picture to draw from");
     size_t len = (file.len + 2) / 3 * 4;
     if (!kn_buf_add_text(into, "\"") || !kn_buf_reserve(into, len + 2))

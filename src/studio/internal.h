@@ -37,6 +37,12 @@ struct kn_studio {
     kn_queue *queue;
     kn_fetcher *fetcher;
     unsigned errands; /* that have not come back */
+    kn_errand wiping;
+    kn_timer wipe_soon;
+    bool wipes; /* soon or now */
+    kn_errand giving_back;
+    kn_timer quiet;
+    bool gives_back;
     kn_session_list sessions;
     int64_t started_s;
     bool damaged; /* the database was begun anew */

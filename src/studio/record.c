@@ -29,14 +29,15 @@ enum {
     PROFILE,
     SEED,
     SOURCES,
-    RECIPE
+    RECIPE,
+    UNREADABLE, /* only where it is so */
 };
 static const char *const keys[] = {
     [ID] = "id",          [CREATED] = "created_at",    [JOB] = "job_id",       [NUMBER] = "number",
     [FILE_NAME] = "file", [TITLE] = "title",           [PROMPT] = "prompt",    [KIND] = "kind",
     [WIDTH] = "width",    [HEIGHT] = "height",         [MEDIA] = "media_type", [BYTES] = "bytes",
     [SHA256] = "sha256",  [FAVORITE] = "favorite",     [TAGS] = "tags",        [PROFILE] = "profile",
-    [SEED] = "seed",      [SOURCES] = "source_inputs", [RECIPE] = "recipe",
+    [SEED] = "seed",      [SOURCES] = "source_inputs", [RECIPE] = "recipe",    [UNREADABLE] = "recipe_unreadable",
 };
 
 static void take_text(kn_form *f, size_t max, char **ret) {
@@ -161,6 +162,7 @@ static void take_member(kn_form *f, int key, kn_record *r) {
     case SEED: take_seed(f, r); break;
     case SOURCES: take_sources(f, r); break;
     case RECIPE: take_recipe(f, r); break;
+    case UNREADABLE: kn_form_bool(f, &r->unreadable); break;
     }
 }
 
@@ -173,7 +175,7 @@ bool kn_record_read(const char *text, size_t len, kn_record *ret, kn_error *err)
     kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
     for (int key; kn_form_next(&f, &key);)
         take_member(&f, key, &r);
-    for (int key = 0; key < (int)KN_COUNT(keys); key++)
+    for (int key = 0; key < UNREADABLE; key++)
         kn_form_need(&f, key);
     bool ok = kn_json_finish(&j);
     kn_json_close(&j);
@@ -201,16 +203,19 @@ json_t *kn_record_write(const kn_record *r) {
     for (size_t i = 0; i < r->source_count; i++)
         json_array_append_new(sources, json_string(r->sources[i]));
     json_t *recipe = r->recipe ? json_loads(r->recipe, 0, NULL) : json_null();
-    return json_pack("{s:s, s:s, s:s?, s:I, s:s, s:s?, s:s?, s:s, s:I, s:I, s:s, s:I, s:s, s:b, s:o, s:s?, s:s?, s:o, "
-                     "s:o}",
-                     keys[ID], r->id.text, keys[CREATED], kn_date_of(r->created_s).text, keys[JOB],
-                     r->job.text[0] ? r->job.text : NULL, keys[NUMBER], (json_int_t)r->number, keys[FILE_NAME], r->file,
-                     keys[TITLE], r->title, keys[PROMPT], r->prompt, keys[KIND], kn_studio_kinds[r->kind], keys[WIDTH],
-                     (json_int_t)r->width, keys[HEIGHT], (json_int_t)r->height, keys[MEDIA],
-                     kn_picture_media_types[r->format], keys[BYTES], (json_int_t)r->bytes, keys[SHA256], r->sha256.text,
-                     keys[FAVORITE], r->favorite, keys[TAGS], texts_of(r->tag_count, r->tags), keys[PROFILE],
-                     r->profile[0] ? r->profile : NULL, keys[SEED], seed[0] ? seed : NULL, keys[SOURCES], sources,
-                     keys[RECIPE], recipe);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s?, s:I, s:s, s:s?, s:s?, s:s, s:I, s:I, s:s, s:I, s:s, s:b, s:o, s:s?, s:s?, s:o, "
+        "s:o}",
+        keys[ID], r->id.text, keys[CREATED], kn_date_of(r->created_s).text, keys[JOB],
+        r->job.text[0] ? r->job.text : NULL, keys[NUMBER], (json_int_t)r->number, keys[FILE_NAME], r->file, keys[TITLE],
+        r->title, keys[PROMPT], r->prompt, keys[KIND], kn_studio_kinds[r->kind], keys[WIDTH], (json_int_t)r->width,
+        keys[HEIGHT], (json_int_t)r->height, keys[MEDIA], kn_picture_media_types[r->format], keys[BYTES],
+        (json_int_t)r->bytes, keys[SHA256], r->sha256.text, keys[FAVORITE], r->favorite, keys[TAGS],
+        texts_of(r->tag_count, r->tags), keys[PROFILE], r->profile[0] ? r->profile : NULL, keys[SEED],
+        seed[0] ? seed : NULL, keys[SOURCES], sources, keys[RECIPE], recipe);
+    if (j && r->unreadable)
+        json_object_set_new(j, keys[UNREADABLE], json_true());
+    return j;
 }
 
 static void free_texts(size_t count, char **texts) {

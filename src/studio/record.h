@@ -29,7 +29,8 @@ typedef struct kn_record {
     uint64_t seed;
     size_t source_count;
     char sources[KN_REQUEST_INPUTS][KN_SHA256_TEXT];
-    char *recipe; /* a JSON object; NULL: none */
+    char *recipe;    /* a JSON object; NULL: none */
+    bool unreadable; /* the file beside it could not be understood: this is what the picture itself tells */
 } kn_record;
 
 bool kn_record_read(const char *text, size_t len, kn_record *ret, kn_error *err);

@@ -243,6 +243,12 @@ static bool has_known_database(const kn_store *s, kn_error *err) {
     return ok;
 }
 
+static void row_has_changed(void *ctx, int change, const char *database, const char *table, sqlite3_int64 row) {
+    kn_store *s = ctx;
+    (void)database, (void)table, (void)row;
+    s->has_remains = s->has_remains || change == SQLITE_DELETE;
+}
+
 static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     char *path;
     if (!kn_store_path(s, ".", "studio.db", &path, err))
@@ -251,11 +257,15 @@ static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     free(path);
     if (rc != SQLITE_OK)
         return s->db ? kn_store_fail(s, err) : kn_fail_nomem(err, sizeof *s);
-    sqlite3_busy_timeout(s->db, (int)wait_ms);
+    s->wait_ms = (int)wait_ms;
+    s->has_remains = true; /* of an earlier service that was killed */
+    sqlite3_busy_timeout(s->db, s->wait_ms);
+    sqlite3_update_hook(s->db, row_has_changed, s);
     sqlite3_extended_result_codes(s->db, 1);
     /* FULL: what was promised to a client is on the disk, also when the power fails. */
     return kn_schema_is_ours(s, err) && kn_store_do(s, err, NULL, "PRAGMA journal_mode = WAL", "") &&
            kn_store_do(s, err, NULL, "PRAGMA synchronous = FULL", "") &&
+           kn_store_do(s, err, NULL, "PRAGMA secure_delete = ON", "") &&
            kn_store_do(s, err, NULL, "PRAGMA foreign_keys = ON", "") &&
            kn_store_do(s, err, NULL, "PRAGMA trusted_schema = OFF", "") && is_intact(s, err) &&
            kn_schema_prepare(s, err);
@@ -320,6 +330,16 @@ void kn_store_close(kn_store *s) {
     free(s);
 }
 
+bool kn_store_wipe_remains(kn_store *s) {
+    if (!s->has_remains)
+        return true;
+    sqlite3_busy_timeout(s->db, 0); /* whoever waits for the disk does not wait for others, too */
+    bool done = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK;
+    sqlite3_busy_timeout(s->db, s->wait_ms);
+    s->has_remains = !done;
+    return done;
+}
+
 /* ---- looking ---- */
 
 static bool is_missing(int dir_fd, const char *name) {
@@ -366,7 +386,7 @@ bool kn_store_look(const char *folder, kn_error *err) {
 
 /* Crockford's base 32: no letter that looks like another or like a digit. */
 static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
-enum { ID_LETTERS = 26 };
+enum { ID_LETTERS = 26, TIME_LETTERS = 10 };
 
 bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err) {
     uint64_t now = (uint64_t)kn_store_now_ms();
@@ -397,4 +417,11 @@ bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err)
 bool kn_id_is_valid(const char *text, const char *prefix) {
     size_t len = strlen(prefix);
     return !strncmp(text, prefix, len) && strlen(text) == len + ID_LETTERS && strspn(text + len, letters) == ID_LETTERS;
+}
+
+int64_t kn_id_made_ms(const char *text, const char *prefix) {
+    int64_t ms = 0;
+    for (size_t i = 0; i < TIME_LETTERS; i++)
+        ms = ms << 5 | (strchr(letters, text[strlen(prefix) + i]) - letters);
+    return ms;
 }

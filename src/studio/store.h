@@ -31,6 +31,8 @@ typedef struct kn_store {
     char *folder;    /* absolute */
     bool was_broken; /* the database was damaged and has been begun anew */
     bool has_reserve;
+    bool has_remains; /* of what was deleted, maybe: in the log of changes */
+    int wait_ms;      /* for another program's lock */
     uint64_t last_id_ms;
     uint8_t last_id[10]; /* random part of the last identifier */
 } kn_store;
@@ -47,6 +49,10 @@ bool kn_store_look(const char *folder, kn_error *err);
 /* For what ends or removes something, and has failed: whether it was for want of room and there is some now, for there
  * was a reserve, so that it can be tried again. err is then empty. The reserve is kept anew when there is room. */
 bool kn_store_makes_room(kn_store *s, kn_error *err);
+
+/* Ends what is still to be read of deleted rows in the log of changes, which grows for days otherwise. A pause of the
+ * disk, so not for every row. False: the database is in other hands at the moment, or the disk is full. */
+bool kn_store_wipe_remains(kn_store *s);
 
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
@@ -90,6 +96,7 @@ typedef struct kn_id {
 
 bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err);
 bool kn_id_is_valid(const char *text, const char *prefix);
+int64_t kn_id_made_ms(const char *text, const char *prefix); /* when a valid one was made, since 1970 */
 
 /* Milliseconds since 1970. */
 int64_t kn_store_now_ms(void);

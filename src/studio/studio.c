@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/date.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "studio/fetcher.h"
 #include "studio/internal.h"
@@ -33,17 +34,75 @@ void kn_studio_note_error(kn_studio *s, const char *code, const char *instance) 
 
 /* ---- errands ---- */
 
-enum { ERRAND_MS = 1000 }; /* after so long it is looked whether there are any */
+enum {
+    ERRAND_MS = 1000, /* after so long it is looked whether there are any */
+    WIPE_MS = 500,    /* who deletes one thing often deletes another */
+    QUIET_MS = 5000,  /* without an errand: a crowd has gone */
+};
+
+/* What was deleted leaves the log of changes behind everybody's back: nobody waits for it, and not for each thing. */
+static void wipe_soon(kn_studio *s) {
+    if (s->wipes)
+        return;
+    s->wipes = true;
+    kn_loop_timer_after(s->loop, &s->wipe_soon, WIPE_MS);
+}
 
 static void do_errand(kn_job *job) {
     kn_errand *e = KN_HOLDER(job, kn_errand, job);
     e->ok = e->work(e, e->store, &e->err);
+    e->leaves_remains = e->store->has_remains;
 }
 
 static void errand_is_done(kn_task *t) {
     kn_errand *e = KN_HOLDER(t, kn_errand, job.done);
-    e->studio->errands--;
+    kn_studio *s = e->studio;
+    bool leaves_remains = e->leaves_remains;
+    if (e != &s->giving_back)
+        kn_loop_timer_after(s->loop, &s->quiet, QUIET_MS);
+    s->errands--;
     e->back(e);
+    if (leaves_remains)
+        wipe_soon(s);
+}
+
+static bool wipe(kn_errand *e, kn_store *store, kn_error *err) {
+    (void)e, (void)err;
+    return kn_store_wipe_remains(store);
+}
+
+/* Where it could not be done, its coming back begins it again. */
+static void wiped(kn_errand *e) {
+    e->studio->wipes = false;
+}
+
+static void wipe_now(kn_timer *t) {
+    kn_studio *s = KN_HOLDER(t, kn_studio, wipe_soon);
+    s->wiping.work = wipe;
+    s->wiping.back = wiped;
+    kn_errand_send(s, &s->wiping);
+}
+
+static bool give_back(kn_errand *e, kn_store *store, kn_error *err) {
+    (void)e, (void)store, (void)err;
+    kn_memory_give_back();
+    return true;
+}
+
+static void gave_back(kn_errand *e) {
+    e->studio->gives_back = false;
+}
+
+/* Answers to a crowd are made by one thread and freed by another, between events that stay: without this the heap only
+ * grows, by what lies free in its middle. */
+static void all_is_quiet(kn_timer *t) {
+    kn_studio *s = KN_HOLDER(t, kn_studio, quiet);
+    if (s->gives_back)
+        return;
+    s->gives_back = true;
+    s->giving_back.work = give_back;
+    s->giving_back.back = gave_back;
+    kn_errand_send(s, &s->giving_back);
 }
 
 void kn_errand_send(kn_studio *s, kn_errand *e) {
@@ -124,6 +183,8 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
     s->runner = *setup->runner;
     s->loop = setup->loop;
     s->started_s = kn_date_now();
+    s->wipe_soon.fired = wipe_now;
+    s->quiet.fired = all_is_quiet;
     bool ok =
         (getrandom(&boot, sizeof boot, 0) == sizeof boot || kn_fail(err, KN_E_IO, "there is no randomness")) &&
         (asprintf(&s->model_directory, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
@@ -148,6 +209,8 @@ void kn_studio_free(kn_studio *s) {
     /* All errands come back first: one may send the next. */
     while (s->errands && kn_loop_turn(s->loop, ERRAND_MS, NULL))
         ;
+    kn_loop_timer_close(s->loop, &s->wipe_soon); /* closing the store wipes, too */
+    kn_loop_timer_close(s->loop, &s->quiet);
     kn_disk_free(s->disk);
     kn_queue_free(s->queue);
     kn_fetcher_free(s->fetcher);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "image/icc.h"
 #include "image/read.h"
+#include "image/size.h"
 #include "image/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -42,5 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     check_name(kn_icc_name_in(data, size));
     check_name(kn_icc_name_of(data, size));
+    uint32_t width, height;
+    kn_image_size_of(data, size, &width, &height);
     return 0;
 }

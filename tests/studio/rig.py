@@ -19,6 +19,7 @@ TOKEN = "0123456789abcdef-studio.token-0123456789"
 PATIENCE = int(os.environ.get("KUNO_PATIENCE", 60))
 DOCUMENT = None if described.WHY_NOT else described.Document()
 ENDED = ("completed", "failed", "cancelled")
+SANITIZED = os.environ.get("KUNO_SANITIZE", "none") != "none"
 
 
 def png(width, height, shade=128):

@@ -9,7 +9,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import tap
-from studio import described
+from studio import agreement, described
 from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
@@ -364,6 +364,19 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/gallery/{own}/thumbnail?size=31"), 422)
         self.problem(self.rig.get(f"/gallery/{NOTHING}/thumbnail"), 404)
 
+    def test_a_link_in_the_place_of_a_picture_is_not_followed(self):
+        own = self.item("a link")
+        picture = self.rig.get(f"/gallery/{own}/content").body
+        path, elsewhere = f"{self.rig.folder}/studio/gallery/{own}-a-link.png", f"{self.rig.folder}/elsewhere.png"
+        with open(elsewhere, "wb") as file:
+            file.write(picture)
+        os.unlink(path)
+        os.symlink(elsewhere, path)
+        self.assertTrue(self.rig.get(f"/gallery/{own}")["missing"])
+        self.problem(self.rig.get(f"/gallery/{own}/content"), 404)
+        self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
+        self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "file_name": "l.png"}), 404)
+
     def test_copies_go_where_they_are_wanted_and_replace_nothing(self):
         own = self.item()
         body = {"directory": self.rig.folder, "file_name": "copy.png"}
@@ -561,6 +574,25 @@ class Service(Api):
             self.assertNotIn(canary.encode(), answer.body)
             self.assertNotIn(self.rig.folder.encode(), answer.body)
         self.assertNotIn(canary, self.rig.log)
+
+
+    def test_what_is_deleted_is_not_to_be_found_in_the_database(self):
+        canary = b"canary-that-is-deleted"
+
+        def is_there():
+            names = [name for name in os.listdir(folder) if name.startswith("studio.db")]
+            return any(canary in agreement.content(self.rig, ".", name) for name in names)
+
+        folder = os.path.join(self.rig.folder, "studio")
+        item = self.rig.ended(self.rig.job(canary.decode()))["results"][0]["gallery_item"]
+        self.assertTrue(is_there())
+        job = self.rig.get(f"/gallery/{item}")["job_id"]
+        for path in (f"/jobs/{job}", f"/gallery/{item}"):
+            self.assertEqual(self.rig.ask("DELETE", path).status, 204)
+        end = time.monotonic() + PATIENCE
+        while is_there():
+            self.assertLess(time.monotonic(), end, "it is still there")
+            time.sleep(0.05)
 
 
 class Events(Api):

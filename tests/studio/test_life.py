@@ -15,7 +15,7 @@ import unittest
 import tap
 from studio import agreement
 from studio.crowd import Ends
-from studio.rig import ENDED, PATIENCE, TOKEN, Rig, png
+from studio.rig import ENDED, PATIENCE, SANITIZED, TOKEN, Rig, png
 from studio.slow import Client, resident_bytes
 
 JOBS = int(os.environ.get("STUDIO_JOBS", "150"))
@@ -75,6 +75,30 @@ class Life(unittest.TestCase):
                 self.assertLess(time.monotonic(), end, "what clients have left open")
                 time.sleep(0.02)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer keeps freed memory back")
+    def test_memory_goes_back_when_a_crowd_has_gone(self):
+        with Rig() as rig:
+            for n in range(200):
+                last = rig.job(f"{n} " + 3000 * "x", output={"save_to_gallery": False})
+            rig.ended(last)
+            before, most = resident_bytes(rig.process.pid), []
+
+            def look():
+                for _ in range(4):
+                    self.assertEqual(len(rig.get("/jobs?limit=200")["items"]), 200)
+                    most.append(resident_bytes(rig.process.pid))
+
+            crowd = [threading.Thread(target=look) for _ in range(12)]
+            for one in crowd:
+                one.start()
+            for one in crowd:
+                one.join()
+            self.assertEqual(len(most), 4 * len(crowd))
+            end = time.monotonic() + PATIENCE
+            while resident_bytes(rig.process.pid) > before + (max(most) - before) // 4:
+                self.assertLess(time.monotonic(), end, f"{before} bytes, then {max(most)}")
+                time.sleep(0.1)
+
     def test_jobs_survive_the_death_of_the_service(self):
         with Rig() as rig:
             own = [rig.job("ms=5 steps=3", batch=2) for _ in range(10)]
@@ -103,6 +127,35 @@ class Life(unittest.TestCase):
             self.assertEqual(agreement.names(rig, "thumbnails"), [])
             self.assertNotIn(".kuno-0123456789abcdef.part", agreement.names(rig, "."))
             self.assertEqual(rig.get(f"/jobs/{kept}/results/0").status, 200)
+
+    def test_a_picture_stays_whose_record_cannot_be_read(self):
+        with Rig() as rig:
+            good, bad = (rig.ended(rig.job(prompt))["results"][0]["gallery_item"] for prompt in ("good", "bad"))
+            picture = rig.get(f"/gallery/{bad}/content").body
+            was = rig.get(f"/gallery/{bad}").json
+            rig.end()
+            for name in ("studio.db", "studio.db-wal", "studio.db-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(rig.folder, "studio", name))
+            sidecar = os.path.join(rig.folder, "studio", "gallery", bad + ".json")
+            with open(sidecar, "w") as file:
+                file.write('{"id": ')
+            rig.begin()
+            self.assertEqual(sorted(one["id"] for one in rig.get("/gallery")["items"]), sorted((good, bad)))
+            item = rig.get(f"/gallery/{bad}").json
+            same = ("width", "height", "media_type", "bytes", "sha256", "missing")
+            self.assertEqual({name: item[name] for name in same}, {name: was[name] for name in same})
+            self.assertEqual((item["recipe_unreadable"], item["recipe"], item["prompt"]), (True, None, None))
+            self.assertNotIn("recipe_unreadable", rig.get(f"/gallery/{good}").json)
+            self.assertEqual(rig.get(f"/gallery/{bad}/content").body, picture)
+            self.assertEqual(rig.get(f"/gallery/{bad}/thumbnail").status, 200)
+            answer = rig.ask("PATCH", f"/gallery/{bad}", {"favorite": True})
+            self.assertEqual((answer.status, answer["code"]), (409, "conflict"))
+            self.assertIn(bad + ".json", answer["detail"])
+            with open(sidecar) as file:
+                self.assertEqual(file.read(), '{"id": ')
+            self.assertEqual(rig.ask("DELETE", f"/gallery/{bad}").status, 204)
+            self.assertIn(bad + ".json", agreement.names(rig, "trash"))
 
     def has_ended(self, rig, job):
         """No, while nobody says so."""

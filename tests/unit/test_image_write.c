@@ -7,6 +7,7 @@
 #include "image/exif.h"
 #include "image/jpeg.h"
 #include "image/read.h"
+#include "image/size.h"
 #include "image/write.h"
 
 enum { FILE_BYTES = 8 << 20, TEXT_BYTES = 1 << 20 };
@@ -43,6 +44,40 @@ static kn_image write_and_read(const kn_image *image, const kn_image_form *form,
     assert_int_equal(got.width, image->width);
     assert_int_equal(got.height, image->height);
     return got;
+}
+
+static void a_file_tells_its_size_in_its_first_bytes(void **state) {
+    (void)state;
+    static const kn_image_form forms[] = {
+        { .kind = KN_IMAGE_PNG },
+        { .kind = KN_IMAGE_JPEG, .quality = 95 },
+        { .kind = KN_IMAGE_JPEG, .quality = 80, .parameters = "a red boat" },
+        { .kind = KN_IMAGE_WEBP, .quality = 80 },
+        { .kind = KN_IMAGE_WEBP, .quality = 100, .parameters = "a red boat" },
+    };
+    for (size_t i = 0; i < 2 * KN_COUNT(forms); i++) {
+        KN_AUTO_BUF file;
+        kn_image image = gradient(i % 2 ? 3 : 4), got = write_and_read(&image, &forms[i / 2], &file);
+        uint32_t width = 0, height = 0;
+        assert_true(kn_image_size_of(file.data, file.len, &width, &height));
+        assert_int_equal(width, 64);
+        assert_int_equal(height, 48);
+        for (size_t len = 0; len < file.len; len++) {
+            char *cut = malloc(len + 1); /* so that reading beyond is noticed */
+            assert_non_null(cut);
+            memcpy(cut, file.data, len);
+            if (kn_image_size_of(cut, len, &width, &height))
+                assert_true(width == 64 && height == 48);
+            free(cut);
+        }
+        kn_image_free(&image);
+        kn_image_free(&got);
+    }
+    const uint8_t lossless[30] = "RIFF\x16\0\0\0WEBPVP8L\x0a\0\0\0\x2f\x3f\xc0\x0b"; /* 64 by 48 */
+    uint32_t width = 0, height = 0;
+    assert_true(kn_image_size_of(lossless, sizeof lossless, &width, &height));
+    assert_true(width == 64 && height == 48);
+    assert_false(kn_image_size_of("GIF89a\x40\0\x30\0", 10, &width, &height));
 }
 
 static double mean_error(const kn_image *a, const kn_image *b) {
@@ -193,6 +228,7 @@ static void damaged_notes_are_passed_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_a_picture_as_well_as_the_quality_says),
+        cmocka_unit_test(a_file_tells_its_size_in_its_first_bytes),
         cmocka_unit_test(keeps_transparency_or_lays_it_on_white),
         cmocka_unit_test(a_recipe_comes_back_to_the_byte),
         cmocka_unit_test(reads_the_notes_of_other_programs),

@@ -53,6 +53,54 @@ static void read_folder(kn_buf *ret) {
     free(names);
 }
 
+static bool database_has(const char *text) {
+    bool found = false;
+    for (int i = 0; i < 2; i++) {
+        char path[100];
+        KN_AUTO_BUF bytes;
+        kn_buf_init(&bytes, FILE_MAX);
+        snprintf(path, sizeof path, "%s/studio.db%s", folder, i ? "-wal" : "");
+        GOOD(kn_file_read(path, FILE_MAX, &bytes, &err));
+        found = found || memmem(bytes.data, bytes.len, text, strlen(text));
+    }
+    return found;
+}
+
+static void what_is_deleted_is_nowhere_in_the_database(void **state) {
+    (void)state;
+    static const char canary[] = "a heron nobody may know of";
+    char request[12000];
+    int len = snprintf(request, sizeof request, "{\"prompt\":\"%s ", canary);
+    memset(request + len, 'a', 10000); /* over several pages */
+    snprintf(request + len + 10000, sizeof request - (size_t)len - 10000, " %s\"}", canary);
+    kn_id job, other;
+    const kn_new_job new = { .kind = KN_KIND_TEXT_TO_IMAGE, .request = request, .seeds = "[\"7\"]", .notes = "[]" };
+    kn_job_state ended;
+    kn_store *s = open_store();
+    assert_true(kn_store_wipe_remains(s)); /* there is nothing of it any more */
+    assert_false(s->has_remains);
+    GOOD(kn_jobs_add(s, &new, 10, &job, &err));
+    other = add_job(s);
+    GOOD(kn_jobs_cancel(s, job.text, &ended, &err));
+    assert_true(database_has(canary));
+    GOOD(kn_jobs_delete(s, job.text, &err));
+    assert_true(s->has_remains);
+
+    sqlite3 *reader = open_raw(); /* who looks into it for long */
+    run_raw(reader, "BEGIN");
+    ask_raw(reader, "SELECT count(*) FROM jobs");
+    assert_false(kn_store_wipe_remains(s));
+    assert_true(s->has_remains);
+    run_raw(reader, "COMMIT");
+    sqlite3_close(reader);
+
+    assert_true(kn_store_wipe_remains(s));
+    assert_false(s->has_remains);
+    assert_false(database_has(canary));
+    assert_string_equal(member_of(s, &other, "state"), "queued");
+    kn_store_close(s);
+}
+
 static void another_programs_database_is_refused_and_left_alone(void **state) {
     (void)state;
     static const char *const others[] = {
@@ -167,6 +215,7 @@ int main(void) {
         TEST(another_programs_database_is_refused_and_left_alone),
         TEST(so_is_one_whose_tables_are_still_in_its_log),
         TEST(our_own_has_our_mark),
+        TEST(what_is_deleted_is_nowhere_in_the_database),
         TEST(one_of_a_later_version_is_refused_and_left_alone),
         TEST(our_own_that_lacks_tables_is_damaged),
     };

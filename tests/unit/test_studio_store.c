@@ -538,6 +538,94 @@ static void what_the_files_say_counts_after_a_start(void **state) {
     kn_store_close(s);
 }
 
+static void write_sidecar(kn_store *s, const kn_id *id, const char *text) {
+    char name[64];
+    snprintf(name, sizeof name, "%s.json", id->text);
+    GOOD(kn_store_write(s, "gallery", name, text, strlen(text), &err));
+}
+
+static kn_record patched(kn_store *s, const kn_id *id, kn_error *err) {
+    kn_record r = { 0 };
+    kn_record_patch patch = { .has_favorite = true, .favorite = true };
+    if (kn_gallery_change(s, id->text, &patch, &r, err))
+        assert_true(r.favorite);
+    return r;
+}
+
+static void a_picture_whose_record_cannot_be_read_stays(void **state) {
+    (void)state;
+    /* of 300 by 200 pixels */
+    static const char png[] = "\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x01\x2c\0\0\0\xc8";
+    unsigned broken = 0;
+    kn_store *s = open_store();
+    kn_id job = add_job(s);
+    kn_record r = { .job = job, .kind = KN_KIND_EDIT, .width = 300, .height = 200 };
+    r.prompt = strdup("a red boat");
+    GOOD(kn_gallery_save(s, &r, png, sizeof png - 1, &err));
+    const kn_record was = { .id = r.id, .created_s = r.created_s, .bytes = r.bytes, .sha256 = r.sha256 };
+    kn_record_free(&r);
+    kn_id no_picture = save_picture(s, &job, 1, "no picture", "x");
+
+    write_sidecar(s, &was.id, "{\"id\":");
+    write_sidecar(s, &no_picture, "");
+    GOOD(kn_gallery_reconcile(s, &broken, &err)); /* the table knows of them */
+    assert_int_equal(broken, 2);
+    assert_int_equal(found(s, "boat", NULL), 1);
+
+    GOOD(kn_store_do(s, &err, NULL, "DELETE FROM gallery", "")); /* and now it does not */
+    GOOD(kn_gallery_reconcile(s, &broken, &err));
+    assert_int_equal(broken, 2);
+    assert_int_equal(found(s, NULL, NULL), 1);
+    GOOD(kn_gallery_find(s, was.id.text, &r, &err));
+    assert_true(r.unreadable);
+    assert_null(r.prompt);
+    assert_null(r.recipe);
+    assert_int_equal(r.width, 300);
+    assert_int_equal(r.height, 200);
+    assert_int_equal(r.bytes, was.bytes);
+    assert_string_equal(r.sha256.text, was.sha256.text);
+    assert_in_range(was.created_s - r.created_s, 0, 1);
+    kn_record_free(&r);
+
+    kn_error why = { 0 };
+    r = patched(s, &was.id, &why); /* what people may still read is not replaced */
+    assert_int_equal(why.code, KN_E_USAGE);
+    assert_non_null(strstr(why.text, was.id.text));
+
+    char name[64];
+    snprintf(name, sizeof name, "%s.json", was.id.text);
+    kn_store_remove(s, "gallery", name); /* and it may be taken away */
+    GOOD(kn_gallery_reconcile(s, &broken, &err));
+    assert_int_equal(broken, 1);
+    for (int i = 0; i < 2; i++) {
+        why = (kn_error){ 0 };
+        r = patched(s, &was.id, &why);
+        assert_int_equal(why.code, KN_OK);
+        assert_true(r.unreadable);
+        kn_record_free(&r);
+    }
+    kn_store_close(s);
+}
+
+static void a_link_in_the_place_of_a_file_is_none(void **state) {
+    (void)state;
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 100);
+    char *link = NULL, *target = NULL;
+    kn_store *s = open_store();
+    GOOD(kn_store_write(s, "trash", "secret", "secret", 6, &err));
+    GOOD(kn_store_path(s, "trash", "secret", &target, &err));
+    GOOD(kn_store_path(s, "gallery", "a.png", &link, &err));
+    assert_int_equal(symlink(target, link), 0);
+    REFUSED(kn_store_read(s, "gallery", "a.png", 100, &text, &err), KN_E_NOT_FOUND);
+    assert_int_equal(text.len, 0);
+    assert_false(kn_store_has(s, "gallery", "a.png"));
+    assert_true(kn_store_has(s, "trash", "secret"));
+    free(link);
+    free(target);
+    kn_store_close(s);
+}
+
 static void check_half_picture(bool job_has_ended) {
     unsigned broken = 0;
     kn_taken_job taken;
@@ -651,6 +739,8 @@ int main(void) {
         TEST(what_was_to_be_cancelled_is_cancelled),
         TEST(a_job_that_brings_the_service_down_is_given_up),
         TEST(a_damaged_database_is_moved_aside_and_the_gallery_comes_back),
+        TEST(a_picture_whose_record_cannot_be_read_stays),
+        TEST(a_link_in_the_place_of_a_file_is_none),
         TEST(a_database_of_an_earlier_version_is_brought_up),
         TEST(an_upscaler_is_known_as_long_as_it_is_the_same_file),
         TEST(the_same_picture_is_stored_once),
