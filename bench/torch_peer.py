@@ -1,4 +1,7 @@
-"""A peer of bench/compare: PyTorch and the networks of diffusers and transformers, in bfloat16, warm in memory.
+"""A peer of bench/compare: PyTorch and the networks of diffusers and transformers, warm in memory.
+
+In bfloat16; in float32 where the processor has no instructions for bfloat16, without which PyTorch is several times
+slower in it.
 
     torch_peer.py
 
@@ -28,7 +31,7 @@ import processor_time
 
 REST = 0.1  # seconds: OpenMP's threads spin for a while after a work, and would slow whose turn is next
 TRIES = 2  # of each way, to choose the fastest and to warm up
-DTYPE = torch.bfloat16
+DTYPE = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
 DEVIATION = 0.02  # of random weights
 
 
@@ -246,6 +249,7 @@ def about():
         "diffusers": diffusers.__version__,
         "transformers": transformers.__version__,
         "kernels": torch.backends.cpu.get_cpu_capability(),
+        "precision": str(DTYPE).removeprefix("torch."),
     }
 
 
