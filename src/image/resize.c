@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/cpu/kernels.h"
+
 /* Weights are fixed-point numbers: 8 bits for the sample, 2 for overshoot, the rest of 32 for the weight. */
 enum { FRACTION_BITS = 32 - 8 - 2 };
+_Static_assert((int)FRACTION_BITS == (int)KN_BYTE_WEIGHT_BITS, "weights are those of the kernels");
 
 static double sinc(double x) {
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
@@ -86,67 +89,75 @@ static bool axis_new(struct axis *a, uint32_t from, uint32_t to, const struct fi
     return ok || kn_fail(err, KN_E_NOMEM, "out of memory for resizing a picture");
 }
 
-static uint8_t clamped(int32_t sum) {
-    int32_t v = sum >> FRACTION_BITS;
-    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
-}
+/* ---- columns to columns ---- */
 
-static bool resize_rows(kn_image *image, uint32_t width, const struct filter *f, kn_error *err) {
+static bool resize_columns(const kn_image *from, uint32_t height, const struct filter *f, const kn_kernels *kernels,
+                           kn_image *ret, kn_error *err) {
     AUTO_AXIS a;
-    kn_image wide = { 0 };
-    if (!axis_new(&a, image->width, width, f, err) || !kn_image_new(width, image->height, image->channels, &wide, err))
+    if (!axis_new(&a, from->height, height, f, err) || !kn_image_new(from->width, height, from->channels, ret, err))
         return false;
-    unsigned channels = image->channels;
-    uint8_t *to = wide.pixels;
-    for (uint32_t y = 0; y < image->height; y++) {
-        const uint8_t *row = image->pixels + (size_t)y * image->width * channels;
-        for (uint32_t x = 0; x < width; x++) {
-            int32_t sum[4] = { 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1),
-                               1 << (FRACTION_BITS - 1) };
-            const uint8_t *at = row + (size_t)a.first[x] * channels;
-            const int32_t *weight = a.weight + x * a.taps;
-            for (uint32_t k = 0; k < a.count[x]; k++, at += channels)
-                for (unsigned c = 0; c < channels; c++)
-                    sum[c] += at[c] * weight[k];
-            for (unsigned c = 0; c < channels; c++)
-                *to++ = clamped(sum[c]);
-        }
-    }
-    kn_image_free(image);
-    *image = wide;
+    size_t row_bytes = (size_t)from->width * from->channels;
+    for (uint32_t y = 0; y < height; y++)
+        kernels->weigh_rows(from->pixels + a.first[y] * row_bytes, row_bytes, a.weight + y * a.taps, a.count[y],
+                            row_bytes, ret->pixels + y * row_bytes);
     return true;
 }
 
-static bool resize_columns(kn_image *image, uint32_t height, const struct filter *f, kn_error *err) {
+/* ---- rows to rows ---- */
+
+/* Some rows at a time are turned, so that pixels of one column lie together: then columns are rows to the kernel.
+ * Turned are a few columns of all these rows at a time, which stay in the nearest cache. */
+enum { TURNED_ROWS = 16, TURNED_COLUMNS = 64 };
+
+static inline void turn_pixels(const uint8_t *from, size_t from_row, size_t from_column, uint8_t *to, size_t to_row,
+                               size_t to_column, size_t rows, size_t columns, size_t channels) {
+    for (size_t first = 0; first < columns; first += TURNED_COLUMNS)
+        for (size_t y = 0; y < rows; y++)
+            for (size_t x = first; x < KN_MIN(columns, first + TURNED_COLUMNS); x++)
+                memcpy(to + y * to_row + x * to_column, from + y * from_row + x * from_column, channels);
+}
+
+/* With a number that the compiler knows, a pixel is moved at once. */
+static void turn(const uint8_t *from, size_t from_row, size_t from_column, uint8_t *to, size_t to_row, size_t to_column,
+                 size_t rows, size_t columns, size_t channels) {
+    switch (channels) {
+    case 1: turn_pixels(from, from_row, from_column, to, to_row, to_column, rows, columns, 1); break;
+    case 3: turn_pixels(from, from_row, from_column, to, to_row, to_column, rows, columns, 3); break;
+    default: turn_pixels(from, from_row, from_column, to, to_row, to_column, rows, columns, 4); break;
+    }
+}
+
+/* `turned` has room for the columns of both pictures. */
+static void resize_some_rows(const kn_image *from, uint32_t y, size_t rows, const struct axis *a,
+                             const kn_kernels *kernels, uint8_t *turned, kn_image *to) {
+    size_t pixel = from->channels, column = rows * pixel;
+    uint8_t *result = turned + from->width * column;
+    size_t from_row = from->width * pixel, to_row = to->width * pixel;
+    turn(from->pixels + y * from_row, from_row, pixel, turned, pixel, column, rows, from->width, pixel);
+    for (size_t x = 0; x < to->width; x++)
+        kernels->weigh_rows(turned + a->first[x] * column, column, a->weight + x * a->taps, a->count[x], column,
+                            result + x * column);
+    turn(result, pixel, column, to->pixels + y * to_row, to_row, pixel, rows, to->width, pixel);
+}
+
+static bool resize_rows(const kn_image *from, uint32_t width, const struct filter *f, const kn_kernels *kernels,
+                        kn_image *ret, kn_error *err) {
     AUTO_AXIS a;
-    kn_image high = { 0 };
-    size_t row_bytes = (size_t)image->width * image->channels;
-    int32_t *sum = NULL;
-    if (!axis_new(&a, image->height, height, f, err) ||
-        !kn_image_new(image->width, height, image->channels, &high, err))
+    if (!axis_new(&a, from->width, width, f, err) || !kn_image_new(width, from->height, from->channels, ret, err))
         return false;
-    sum = malloc(row_bytes * sizeof *sum);
-    if (!sum) {
-        kn_image_free(&high);
-        return kn_fail_nomem(err, row_bytes * sizeof *sum);
+    size_t bytes = ((size_t)from->width + width) * from->channels * TURNED_ROWS;
+    uint8_t *turned = malloc(bytes);
+    if (!turned) {
+        kn_image_free(ret);
+        return kn_fail_nomem(err, bytes);
     }
-    for (uint32_t y = 0; y < height; y++) {
-        for (size_t x = 0; x < row_bytes; x++)
-            sum[x] = 1 << (FRACTION_BITS - 1);
-        for (uint32_t k = 0; k < a.count[y]; k++) {
-            const uint8_t *row = image->pixels + (a.first[y] + k) * row_bytes;
-            int32_t weight = a.weight[y * a.taps + k];
-            for (size_t x = 0; x < row_bytes; x++)
-                sum[x] += row[x] * weight;
-        }
-        for (size_t x = 0; x < row_bytes; x++)
-            high.pixels[y * row_bytes + x] = clamped(sum[x]);
-    }
-    free(sum);
-    kn_image_free(image);
-    *image = high;
+    for (uint32_t y = 0; y < from->height; y += TURNED_ROWS)
+        resize_some_rows(from, y, KN_MIN(from->height - y, TURNED_ROWS), &a, kernels, turned, ret);
+    free(turned);
     return true;
 }
+
+/* ---- transparency ---- */
 
 static void premultiply(kn_image *image) {
     uint8_t *p = image->pixels;
@@ -166,30 +177,51 @@ static void unpremultiply(kn_image *image) {
     }
 }
 
+/* ---- both ways ---- */
+
+/* The axis that loses more goes first. An axis that keeps its size is not filtered. */
+static bool resize_colours(const kn_image *from, uint32_t width, uint32_t height, const struct filter *f,
+                           const kn_kernels *kernels, kn_image *ret, kn_error *err) {
+    if (width == from->width)
+        return resize_columns(from, height, f, kernels, ret, err);
+    if (height == from->height)
+        return resize_rows(from, width, f, kernels, ret, err);
+    int64_t lost_columns = (int64_t)from->width - width, lost_rows = (int64_t)from->height - height;
+    kn_image half = { 0 };
+    bool ok =
+        lost_rows > 0 && lost_rows > 2 * lost_columns
+            ? resize_columns(from, height, f, kernels, &half, err) && resize_rows(&half, width, f, kernels, ret, err)
+            : resize_rows(from, width, f, kernels, &half, err) && resize_columns(&half, height, f, kernels, ret, err);
+    kn_image_free(&half);
+    return ok;
+}
+
+static bool copy(const kn_image *from, kn_image *ret, kn_error *err) {
+    if (!kn_image_new(from->width, from->height, from->channels, ret, err))
+        return false;
+    memcpy(ret->pixels, from->pixels, (size_t)from->width * from->height * from->channels);
+    return true;
+}
+
 bool kn_image_resize_by(const kn_image *from, uint32_t width, uint32_t height, kn_filter filter, kn_image *ret,
                         kn_error *err) {
     const struct filter *f = &filters[filter];
-    kn_image image = { 0 };
-    if (!kn_image_new(from->width, from->height, from->channels, &image, err))
+    kn_kernels kernels;
+    if (width == from->width && height == from->height)
+        return copy(from, ret, err);
+    if (!kn_kernels_choose(&kernels, err))
         return false;
-    memcpy(image.pixels, from->pixels, (size_t)from->width * from->height * from->channels);
-    bool wider = width != from->width, higher = height != from->height, transparent = from->channels == 4;
-    if (transparent && (wider || higher))
-        premultiply(&image);
-    /* The axis that loses more goes first. An axis that keeps its size is not filtered. */
-    int64_t lost_columns = (int64_t)from->width - width, lost_rows = (int64_t)from->height - height;
-    bool columns_first = lost_rows > 0 && lost_rows > 2 * lost_columns;
-    bool ok = !higher || !columns_first || resize_columns(&image, height, f, err);
-    ok = ok && (!wider || resize_rows(&image, width, f, err));
-    ok = ok && (!higher || columns_first || resize_columns(&image, height, f, err));
-    if (!ok) {
-        kn_image_free(&image);
+    if (from->channels != 4)
+        return resize_colours(from, width, height, f, &kernels, ret, err);
+    kn_image multiplied = { 0 };
+    if (!copy(from, &multiplied, err))
         return false;
-    }
-    if (transparent && (wider || higher))
-        unpremultiply(&image);
-    *ret = image;
-    return true;
+    premultiply(&multiplied);
+    bool ok = resize_colours(&multiplied, width, height, f, &kernels, ret, err);
+    kn_image_free(&multiplied);
+    if (ok)
+        unpremultiply(ret);
+    return ok;
 }
 
 bool kn_image_resize(const kn_image *from, uint32_t width, uint32_t height, kn_image *ret, kn_error *err) {

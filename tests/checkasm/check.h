@@ -43,7 +43,7 @@ extern pair out;
 
 typedef void check_fn(const kn_kernels *ref, const kn_kernels *tier);
 check_fn check_to_bf16, check_decode_bf16, check_transpose_bf16, check_gather_bf16, check_product_bf16, check_dots_bf16;
-check_fn check_scale_int8, check_to_int8, check_transpose_int8, check_product_int8, check_finish_int8;
+check_fn check_scale_int8, check_to_int8, check_transpose_int8, check_product_int8, check_finish_int8, check_weigh_rows;
 check_fn check_softmax_bf16, check_stage, check_unit_factors, check_tile_weight, check_tile_input,
     check_tile_input_bf16, check_tile_output;
 

@@ -1,4 +1,4 @@
-/* Products of int8: everything is whole numbers, so all bits are alike. */
+/* Products of int8, and sums of bytes: everything is whole numbers, so all bits are alike. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,5 +151,26 @@ void check_finish_int8(const kn_kernels *ref, const kn_kernels *tier) {
         ref->finish_int8(want_of(&out), sums[0] + GUARD, scale, 1e-4f, bias, n);
         tier->finish_int8(got_of(&out), sums[0] + GUARD, scale, 1e-4f, bias, n);
         compare_pair(&out, n, 3e-7, 1);
+    }
+}
+
+/* Weights as large as they may be, of both signs; sums that fall short of 0 and exceed 255 among them. */
+void check_weigh_rows(const kn_kernels *ref, const kn_kernels *tier) {
+    enum { TAPS = 40, COLUMNS = 300 };
+    static uint8_t rows[TAPS * (COLUMNS + 20)];
+    int32_t weight[TAPS];
+    for (size_t round = 0; round < 4 * ROUNDS; round++) {
+        size_t count = random_below(TAPS + 1), n = random_size(COLUMNS), stride = n + random_below(20);
+        int32_t most = (2 << KN_BYTE_WEIGHT_BITS) / (int32_t)(count + 1);
+        for (size_t i = 0; i < sizeof rows; i++)
+            rows[i] = (uint8_t)(round % 5 ? random_bits() : 255 * random_below(2));
+        for (size_t k = 0; k < count; k++)
+            weight[k] = (int32_t)((float)most * random_float()) >> random_below(9);
+        const uint8_t *from = rows + sizeof rows - KN_MIN(count * stride + random_below(5), sizeof rows);
+        size_t shift = random_below(4);
+        fill_bytes();
+        ref->weigh_rows(from, stride, weight, count, n, panel.want + GUARD + shift);
+        tier->weigh_rows(from, stride, weight, count, n, panel.got + GUARD + shift);
+        compare_bytes(n);
     }
 }

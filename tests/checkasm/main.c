@@ -567,6 +567,7 @@ static const struct {
     { "transpose_int8", check_transpose_int8 },
     { "product_int8", check_product_int8 },
     { "finish_int8", check_finish_int8 },
+    { "weigh_rows", check_weigh_rows },
 };
 
 static int run_check(const char *tier_name, size_t i, const kn_kernels *ref, const kn_kernels *tier) {

@@ -17,6 +17,9 @@
 
 #include "compute/cpu/simd_table.h"
 
+#include "compute/cpu/bytes_avx2.h"
+
 void kn_kernels_init_avx2(kn_kernels *k) {
     fill_table(k, "avx2");
+    k->weigh_rows = weigh_rows;
 }

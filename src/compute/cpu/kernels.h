@@ -48,6 +48,8 @@ enum {
     KN_INT8_STEP = 64,
     KN_INT8_COLUMNS = 64,
 
+    KN_BYTE_WEIGHT_BITS = 22, /* of a weight for bytes, behind the point */
+
     /* convolution by tiles */
     KN_TILE_CHANNELS = 32, /* that a convolution by tiles stages at a time */
     KN_MAX_PLANES = 16,    /* of such a tile */
@@ -184,6 +186,11 @@ typedef struct kn_kernels {
     kn_product_fn *product_int8;
     /* c[j] = (c[j] - sums[j]) * (by * scale[j]) + bias[j], from int32 to float32 */
     void (*finish_int8)(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n);
+
+    /* For pictures of bytes: out[i] = sum over k < count of rows[k * stride + i] * weight[k], for i < n, rounded to
+     * whole numbers (a half up) from 0 to 255. Weights have KN_BYTE_WEIGHT_BITS behind the point, and all sums of
+     * products fit into 32 bits; the same bytes in every tier */
+    void (*weigh_rows)(const uint8_t *rows, size_t stride, const int32_t *weight, size_t count, size_t n, uint8_t *out);
 } kn_kernels;
 
 /* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. Where products

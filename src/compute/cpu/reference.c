@@ -486,6 +486,29 @@ static void finish_int8(float *c, const int32_t *sums, const float *scale, float
     }
 }
 
+/* So many columns at a time, whose sums a compiler keeps in vectors. */
+enum { BYTE_COLUMNS = 256 };
+
+static void weigh_columns(const uint8_t *rows, size_t stride, const int32_t *weight, size_t count, size_t n,
+                          uint8_t *out) {
+    int32_t sum[BYTE_COLUMNS];
+    for (size_t i = 0; i < n; i++)
+        sum[i] = 1 << (KN_BYTE_WEIGHT_BITS - 1);
+    for (size_t k = 0; k < count; k++)
+        for (size_t i = 0; i < n; i++)
+            sum[i] += rows[k * stride + i] * weight[k];
+    for (size_t i = 0; i < n; i++) {
+        int32_t whole = sum[i] >> KN_BYTE_WEIGHT_BITS;
+        out[i] = (uint8_t)(whole < 0 ? 0 : whole > 255 ? 255 : whole);
+    }
+}
+
+static void weigh_rows(const uint8_t *rows, size_t stride, const int32_t *weight, size_t count, size_t n,
+                       uint8_t *out) {
+    for (size_t i = 0; i < n; i += BYTE_COLUMNS)
+        weigh_columns(rows + i, stride, weight, count, KN_MIN(n - i, BYTE_COLUMNS), out + i);
+}
+
 void kn_kernels_init_reference(kn_kernels *k) {
     *k = (kn_kernels){
         .name = "reference",
@@ -551,6 +574,7 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .tile_output = { tile_output_plain, tile_output_doubled },
         .turn_groups = turn_groups,
         .round_int8 = round_int8,
+        .weigh_rows = weigh_rows,
         .int8_zero = 128,
         .scale_int8 = scale_int8,
         .to_int8 = to_int8,
