@@ -3,7 +3,7 @@
  *
  * Sizes: each preset has a number of pixels, in relation to what the model was trained for. A picture is worked on at
  * about so many, in the wanted shape, on the model's grid; what is wanted larger is enlarged afterwards. Where memory
- * does not do, the working size shrinks and a note says so. */
+ * does not do, the working size shrinks and a note says so; what enlarges afterwards goes in smaller tiles. */
 #ifndef KN_STUDIO_PLANNER_H
 #define KN_STUDIO_PLANNER_H
 
