@@ -20,7 +20,8 @@ enum {
     TILE_LARGE = 768,
     TILE_SMALL = 256,
     TILE_LEAST = 128,
-    TILE_STEP = 4,       /* tiles are multiples of it */
+    TILE_STEP = 4, /* tiles are multiples of it */
+    TILE_MIN = 16,
     TILE_MARGIN = 32,    /* that a tile sees on each side, at most */
     NETWORK_FACTOR = 4,  /* of one that has not been measured */
     NETWORK_SIDE = 12288 /* of what it makes, at most */
@@ -417,7 +418,9 @@ static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *w
     uint32_t tile = u->has_tile_size ? u->tile_size : (uint32_t)with->settings->upscale_tile_size;
     bool roomy = p->budget_bytes == UINT64_MAX || p->budget_bytes >= LARGE_TILES_BYTES;
     if (found->file)
-        p->tile_size = tile ? tile : roomy ? TILE_LARGE : TILE_SMALL;
+        p->tile_size = tile    ? KN_MAX(tile / TILE_STEP * TILE_STEP, (uint32_t)TILE_MIN)
+                       : roomy ? TILE_LARGE
+                               : TILE_SMALL;
     fit_enlarging(found, tile, p);
 }
 

@@ -313,6 +313,9 @@ static void enlarging_counts_as_memory_and_goes_in_tiles_that_fit(void **state) 
     assert_int_equal(p.note_count, 1);
     assert_string_equal(p.notes[0].code, "tiles_reduced_for_memory");
     assert_int_equal(p.blocking_count, 0);
+    settings.upscale_tile_size = 131; /* no upscaler takes that */
+    p = enlarging("{\"upscale\":{\"upscaler\":\"network\"},\"input_id\":\"" ID_A "\"}", true, UINT64_MAX);
+    assert_int_equal(p.tile_size, 128);
 }
 
 static void smaller_tiles_are_some_that_can_be_used(void **state) {
