@@ -92,10 +92,14 @@ static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *p
            refuse(pointer, err, "/kind", "the inputs and outpaint given do not go with this kind");
 }
 
-/* Who says how much of a picture may change can have it from a model that sees none: it draws on from there. */
+/* A model that sees no pictures may draw on from one. */
+static bool can_start(const kn_model_profile *m) {
+    return !m->references && m->architecture->takes_init_image;
+}
+
+/* Who says how much of a picture may change can have it from such a model. */
 static bool starts_from_source(const kn_studio_request *r, const kn_plan_setting *with) {
-    const kn_model_profile *m = with->profile;
-    return with->wish.strength.given && !m->references && m->architecture->takes_init_image && r->input_count == 1 &&
+    return with->wish.strength.given && can_start(with->profile) && r->input_count == 1 &&
            count_role(r, KN_INPUT_SOURCE) == 1;
 }
 
@@ -139,6 +143,7 @@ kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kin
                           .max_side = KN_PICTURE_SIDE_MAX,
                           .grid = (uint32_t)profile->architecture->size_step,
                           .references = profile->references };
+    l.takes_start = can_start(profile) && kinds >> KN_KIND_EDIT & 1;
     if (l.references)
         l.kinds |= 1u << KN_KIND_EDIT;
     if (profile->architecture->takes_init_image)

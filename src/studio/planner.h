@@ -96,6 +96,7 @@ typedef struct kn_model_limits {
     unsigned kinds; /* bits by kn_studio_kind */
     uint32_t max_side, grid;
     unsigned references;
+    bool takes_start; /* it draws on from a source, where a client says how much of that may change */
 } kn_model_limits;
 kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kinds);
 
