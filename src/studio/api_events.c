@@ -117,12 +117,13 @@ static bool accepts_events(kn_visit *v) {
 /* Where to go on: the header wins over the parameter. *ret_given: there is such an id. */
 static bool read_last_id(kn_visit *v, char id[KN_EVENT_ID_BYTES], bool *ret_given) {
     const char *parameter = kn_visit_parameter(v, "last_event_id");
-    *ret_given = kn_visit_field(v, "Last-Event-ID", id, KN_EVENT_ID_BYTES);
-    const char *where = *ret_given ? "header/Last-Event-ID" : "query/last_event_id";
-    if (!*ret_given && parameter) {
-        *ret_given = true;
+    bool in_head = kn_visit_has_field(v, "Last-Event-ID");
+    const char *where = in_head ? "header/Last-Event-ID" : "query/last_event_id";
+    *ret_given = in_head || parameter;
+    if (in_head && !kn_visit_field(v, "Last-Event-ID", id, KN_EVENT_ID_BYTES))
+        id[0] = 0; /* none of ours has that many bytes, and there is one at most */
+    else if (!in_head && parameter)
         snprintf(id, KN_EVENT_ID_BYTES, "%s", parameter);
-    }
     if (!*ret_given || kn_event_id_is_valid(id, strlen(id)))
         return true;
     kn_visit_refuse(v, 400, "event_id_invalid", "This is not the id of an event", NULL, where);

@@ -152,10 +152,7 @@ bool kn_visit_read_key(kn_visit *v, const char *route) {
     kn_span value;
     const kn_head *head = kn_exchange_head(v->x);
     snprintf(v->route, sizeof v->route, "%s", route);
-    bool given = false;
-    for (unsigned i = 0; i < head->field_count; i++)
-        given = given || kn_span_is_like(kn_head_name(head, &head->fields[i]), "Idempotency-Key");
-    if (!given)
+    if (!kn_visit_has_field(v, "Idempotency-Key"))
         return true;
     bool good = kn_head_named(head, "Idempotency-Key", &value) && value.len && value.len <= KN_API_KEY_MAX;
     for (size_t i = 0; good && i < value.len; i++)

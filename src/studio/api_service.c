@@ -156,9 +156,10 @@ void kn_api_change_settings(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (!v || !kn_visit_has_json(v))
         return;
-    if (!kn_visit_field(v, "If-Match", v->key, sizeof v->key))
+    bool given = kn_visit_has_field(v, "If-Match"), good = kn_visit_field(v, "If-Match", v->key, IF_MATCH_MAX + 1);
+    if (!good)
         v->key[0] = 0;
-    if (strlen(v->key) > IF_MATCH_MAX) {
+    if (given && !good) {
         kn_visit_refuse(v, 400, "header_invalid", "A header's value is not allowed", NULL, "header/If-Match");
         return;
     }

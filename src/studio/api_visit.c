@@ -311,6 +311,14 @@ bool kn_visit_has_json(kn_visit *v) {
     return false;
 }
 
+bool kn_visit_has_field(kn_visit *v, const char *name) {
+    const kn_head *head = kn_exchange_head(v->x);
+    for (unsigned i = 0; head && i < head->field_count; i++)
+        if (kn_span_is_like(kn_head_name(head, &head->fields[i]), name))
+            return true;
+    return false;
+}
+
 bool kn_visit_field(kn_visit *v, const char *name, char *ret, size_t room) {
     const kn_head *head = kn_exchange_head(v->x);
     kn_span value;

@@ -125,6 +125,8 @@ bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err);
 /* Whether the body is JSON; else it is answered. */
 bool kn_visit_has_json(kn_visit *v);
 
+/* Whether there is such a field, with a value that can be used or not. Where that matters, ask this first. */
+bool kn_visit_has_field(kn_visit *v, const char *name);
 /* A field's value as text; false: there is none, or it has no room, or more than one. */
 bool kn_visit_field(kn_visit *v, const char *name, char *ret, size_t room);
 

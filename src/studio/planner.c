@@ -20,6 +20,11 @@ enum {
     TILE_LARGE = 768,
     TILE_SMALL = 256,
     TILE_LEAST = 128,
+    TILE_STEP = 4, /* tiles are multiples of it */
+    TILE_MIN = 16,
+    TILE_MARGIN = 32,    /* that a tile sees on each side, at most */
+    NETWORK_FACTOR = 4,  /* of one that has not been measured */
+    NETWORK_SIDE = 12288 /* of what it makes, at most */
 };
 
 #define STRENGTH_LEAST 0.05 /* with less, no step would be left to do */
@@ -31,6 +36,11 @@ enum {
 #define DECODER_PIXELS    ((uint64_t)512 * 512) /* below it the decoder takes less, in proportion */
 #define LARGE_TILES_BYTES ((uint64_t)14 << 30)
 #define ENLARGE_FROM      1.1 /* below that factor a filter does as well as a model */
+
+/* What enlarging takes beside a network's file, measured with an RRDBNet of 64 channels that enlarges by 4, which takes
+ * the most of those in use: for each pixel that a tile sees, and for any tile. Pictures are 8 bits a channel. */
+#define TILE_PIXEL_BYTES ((uint64_t)1800)
+#define TILE_BYTES       ((uint64_t)28 << 20)
 
 static const struct {
     const char *title;
@@ -82,10 +92,14 @@ static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *p
            refuse(pointer, err, "/kind", "the inputs and outpaint given do not go with this kind");
 }
 
-/* Who says how much of a picture may change can have it from a model that sees none: it draws on from there. */
+/* A model that sees no pictures may draw on from one. */
+static bool can_start(const kn_model_profile *m) {
+    return !m->references && m->architecture->takes_init_image;
+}
+
+/* Who says how much of a picture may change can have it from such a model. */
 static bool starts_from_source(const kn_studio_request *r, const kn_plan_setting *with) {
-    const kn_model_profile *m = with->profile;
-    return with->wish.strength.given && !m->references && m->architecture->takes_init_image && r->input_count == 1 &&
+    return with->wish.strength.given && can_start(with->profile) && r->input_count == 1 &&
            count_role(r, KN_INPUT_SOURCE) == 1;
 }
 
@@ -129,6 +143,7 @@ kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kin
                           .max_side = KN_PICTURE_SIDE_MAX,
                           .grid = (uint32_t)profile->architecture->size_step,
                           .references = profile->references };
+    l.takes_start = can_start(profile) && kinds >> KN_KIND_EDIT & 1;
     if (l.references)
         l.kinds |= 1u << KN_KIND_EDIT;
     if (profile->architecture->takes_init_image)
@@ -343,6 +358,60 @@ static bool stays_as_drawn(const kn_studio_plan *p) {
                : is_margin(p->working_width, p->result_width) && is_margin(p->working_height, p->result_height);
 }
 
+static double factor_of(const kn_upscale_choice *u) {
+    return u->factor ? u->factor : NETWORK_FACTOR;
+}
+
+/* How many times as large as the picture is what a network makes in the end: it goes through it until it is as large as
+ * wanted. */
+static double times_made(const kn_studio_plan *p, const kn_upscale_choice *u) {
+    double side = fmax(p->working_width, p->working_height), factor = factor_of(u), times = factor;
+    double wanted = fmax((double)p->result_width / p->working_width, (double)p->result_height / p->working_height);
+    while (factor > 1 && times < wanted)
+        times *= factor;
+    return fmin(times, NETWORK_SIDE / side);
+}
+
+/* The picture as it comes and as a network sees it, what that makes of it, and the result twice: reduced from that, and
+ * by the filter, which gives the transparency. */
+static uint64_t picture_bytes(const kn_studio_plan *p, const kn_upscale_choice *u) {
+    double from = (double)p->working_width * p->working_height, to = (double)p->result_width * p->result_height;
+    double times = u->file ? times_made(p, u) : 0;
+    return (uint64_t)(7 * from + 3 * from * times * times + 7 * to);
+}
+
+static uint64_t tile_bytes(const kn_studio_plan *p, const kn_upscale_choice *u) {
+    double seen = times_made(p, u) / factor_of(u), most = p->tile_size + 2 * TILE_MARGIN;
+    return (uint64_t)(fmin(most, p->working_width * seen) * fmin(most, p->working_height * seen)) * TILE_PIXEL_BYTES +
+           TILE_BYTES;
+}
+
+uint32_t kn_plan_smaller_tile(uint32_t tile_size) {
+    uint32_t now = tile_size ? tile_size : TILE_LARGE;
+    return now > TILE_LEAST ? KN_MAX(now / 3 / TILE_STEP * TILE_STEP, (uint32_t)TILE_LEAST) : 0;
+}
+
+/* Enlarging comes after drawing, so the larger of both counts. Tiles become smaller until memory does. */
+static void fit_enlarging(const kn_upscale_choice *u, bool is_wish, kn_studio_plan *p) {
+    uint64_t pictures = picture_bytes(p, u), drawing = p->estimate_bytes, enlarging = pictures;
+    uint32_t wanted = p->tile_size;
+    if (u->file) {
+        uint64_t rest = pictures + (uint64_t)u->bytes;
+        for (uint32_t tile = wanted; tile; tile = kn_plan_smaller_tile(tile)) {
+            p->tile_size = tile;
+            enlarging = rest + tile_bytes(p, u);
+            if (enlarging <= p->budget_bytes)
+                break;
+        }
+    }
+    p->estimate_bytes = KN_MAX(drawing, enlarging);
+    if (enlarging > p->budget_bytes && drawing <= p->budget_bytes)
+        block(p, "out_of_memory", "Enlarging the picture does not fit into the memory that may be used");
+    else if (p->tile_size != wanted && is_wish)
+        note(p, "tiles_reduced_for_memory", "The picture is enlarged in smaller tiles, so that it fits into memory",
+             "info");
+}
+
 static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
     const kn_upscale_spec *u = &r->upscale;
     double factor = fmax((double)p->result_width / p->working_width, (double)p->result_height / p->working_height);
@@ -361,16 +430,13 @@ static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *w
     if (!found)
         return;
     memcpy(p->upscaler, found->id, sizeof p->upscaler);
-    if (!found->file)
-        return;
     uint32_t tile = u->has_tile_size ? u->tile_size : (uint32_t)with->settings->upscale_tile_size;
     bool roomy = p->budget_bytes == UINT64_MAX || p->budget_bytes >= LARGE_TILES_BYTES;
-    p->tile_size = tile ? tile : roomy ? TILE_LARGE : TILE_SMALL;
-}
-
-uint32_t kn_plan_smaller_tile(uint32_t tile_size) {
-    uint32_t now = tile_size ? tile_size : TILE_LARGE;
-    return now > TILE_LEAST ? KN_MAX(now / 3, (uint32_t)TILE_LEAST) : 0;
+    if (found->file)
+        p->tile_size = tile    ? KN_MAX(tile / TILE_STEP * TILE_STEP, (uint32_t)TILE_MIN)
+                       : roomy ? TILE_LARGE
+                               : TILE_SMALL;
+    fit_enlarging(found, tile, p);
 }
 
 /* ---- all of it ---- */
@@ -465,10 +531,11 @@ static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with
     p->working_width = source->width;
     p->working_height = source->height;
     p->budget_bytes = budget_of(with);
-    p->estimate_bytes = UINT64_MAX;
     if (!wanted_size(&r->upscale, p, pointer, err))
         return false;
     choose_upscaler(r, with, p);
+    if (!p->upscaler[0])
+        p->estimate_bytes = UINT64_MAX;
     return true;
 }
 

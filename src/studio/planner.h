@@ -3,7 +3,7 @@
  *
  * Sizes: each preset has a number of pixels, in relation to what the model was trained for. A picture is worked on at
  * about so many, in the wanted shape, on the model's grid; what is wanted larger is enlarged afterwards. Where memory
- * does not do, the working size shrinks and a note says so. */
+ * does not do, the working size shrinks and a note says so; what enlarges afterwards goes in smaller tiles. */
 #ifndef KN_STUDIO_PLANNER_H
 #define KN_STUDIO_PLANNER_H
 
@@ -96,6 +96,7 @@ typedef struct kn_model_limits {
     unsigned kinds; /* bits by kn_studio_kind */
     uint32_t max_side, grid;
     unsigned references;
+    bool takes_start; /* it draws on from a source, where a client says how much of that may change */
 } kn_model_limits;
 kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kinds);
 

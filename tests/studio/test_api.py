@@ -518,6 +518,9 @@ class Service(Api):
         self.assertEqual((changed["default_preset"], changed["ui"]), ("quality", {"a": [1]}))
         self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=etag), 412)
         self.assertEqual(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match="*").status, 200)
+        for wrong in ("a" * 200, "a" * 5000):
+            self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=wrong), 400,
+                         "header_invalid", "header/If-Match")
         for change, pointer in (
             ({}, None),
             ({"telemetry": True}, None),
@@ -624,7 +627,11 @@ class Events(Api):
             with self.rig.events(Last_Event_ID=own) as events:
                 first = next(events)
                 self.assertEqual((first.kind, first.data["reason"]), ("stream.reset", reason))
-        self.problem(self.rig.get("/events?last_event_id=x"), 400)
+        for wrong in ("x", "", boot + "-", boot + "-" + 19 * "1", 40 * "0", 5000 * "1"):
+            for path in ("/events", f"/jobs/{job}/events"):
+                self.problem(self.rig.get(path, Last_Event_ID=wrong), 400, "event_id_invalid", "header/Last-Event-ID")
+                code, where = ("event_id_invalid", "query/last_event_id") if len(wrong) < 100 else (None, None)
+                self.problem(self.rig.get(f"{path}?last_event_id={wrong}"), 400, code, where)
         self.problem(self.rig.get("/events?topics=nonsense"), 400)
         self.problem(self.rig.get("/events", Accept="application/json"), 406)
 

@@ -661,6 +661,20 @@ class Sdcpp(Compat):
                 continue
             self.assertEqual((answer.status, list(answer.json)), (400, ["error"]), (member, value))
 
+    def test_capabilities_say_what_the_planner_accepts(self):
+        picture = base64.b64encode(png(64, 64)).decode()
+        orders = {"init_image": {"init_image": picture}, "ref_images": {"ref_images": [picture]},
+                  "mask_image": {"init_image": picture, "mask_image": picture}}
+        seen = []
+        for model in ("demo", "editor"):
+            self.assertEqual(self.rig.post(f"/models/{model}/activate").status, 200)
+            can = self.good(self.send("GET", "/sdcpp/v1/capabilities"))["features"]
+            for feature, order in orders.items():
+                status = self.send("POST", "/sdcpp/v1/img_gen", {"prompt": "a", **order}).status
+                self.assertEqual(status, 202 if can[feature] else 400, (model, feature))
+                seen.append(can[feature])
+        self.assertEqual(seen, [True, False, True, True, True, True])  # the built-in one sees no pictures
+
     def test_capabilities_say_what_can_be_done(self):
         can = self.good(self.send("GET", "/sdcpp/v1/capabilities")).json
         self.assertEqual((can["model"]["name"], can["current_mode"]), ("editor", "img_gen"))

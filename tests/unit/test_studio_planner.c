@@ -264,6 +264,92 @@ static void a_picture_shrinks_until_memory_does(void **state) {
     assert_int_equal(p.budget_bytes, (uint64_t)32 << 30);
 }
 
+static kn_studio_plan enlarging(const char *body, bool alone, uint64_t memory) {
+    kn_studio_plan p;
+    char pointer[600];
+    assert_true(plan(body, alone, "turbo", memory, &p, pointer, sizeof pointer));
+    return p;
+}
+
+/* A network that enlarges by 4, of 64 MiB. */
+static void install_upscaler(void) {
+    kn_upscale_choice *u = &upscalers.items[upscalers.count++];
+    *u = (kn_upscale_choice){ .id = "network", .bytes = 64 << 20, .measured = true, .factor = 4 };
+    u->file = strdup("network.safetensors");
+}
+
+static void enlarging_counts_as_memory_and_goes_in_tiles_that_fit(void **state) {
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    const char *alone = "{\"upscale\":{\"factor\":2,\"upscaler\":\"network\"},\"input_id\":\"" ID_A "\"}";
+    const char *filter = "{\"upscale\":{\"factor\":2},\"input_id\":\"" ID_A "\"}";
+    install_upscaler();
+
+    kn_studio_plan p = enlarging(filter, true, UINT64_MAX); /* 3000 by 2000 to 6000 by 4000: 42 and 168 MB */
+    assert_int_equal(p.estimate_bytes, 210000000);
+    p = enlarging(filter, true, 100 * mib);
+    assert_string_equal(p.blocking[0].code, "out_of_memory");
+
+    /* The network makes 12000 by 8000 of it, and sees 832 by 832 pixels at a time. */
+    const uint64_t pictures = 210000000 + 288000000, file = 64 * mib;
+    p = enlarging(alone, true, UINT64_MAX);
+    assert_int_equal(p.tile_size, 768);
+    assert_int_equal(p.estimate_bytes, pictures + file + 832 * 832 * 1800 + 28 * mib);
+    p = enlarging(alone, true, 14336 * mib);
+    assert_int_equal(p.tile_size, 768);
+    p = enlarging(alone, true, 1024 * mib);
+    assert_int_equal(p.tile_size, 256);
+    assert_int_equal(p.estimate_bytes, pictures + file + 320 * 320 * 1800 + 28 * mib);
+    assert_int_equal(p.note_count + p.blocking_count, 0);
+    p = enlarging(alone, true, 700 * mib);
+    assert_int_equal(p.tile_size, 128);
+    assert_int_equal(p.note_count + p.blocking_count, 0); /* nobody asked for others */
+    p = enlarging(alone, true, 500 * mib);
+    assert_int_equal(p.blocking_count, 1);
+    assert_string_equal(p.blocking[0].code, "out_of_memory");
+
+    alone = "{\"upscale\":{\"factor\":2,\"upscaler\":\"network\",\"tile_size\":768},\"input_id\":\"" ID_A "\"}";
+    p = enlarging(alone, true, 1024 * mib);
+    assert_int_equal(p.tile_size, 256);
+    assert_int_equal(p.note_count, 1);
+    assert_string_equal(p.notes[0].code, "tiles_reduced_for_memory");
+    assert_int_equal(p.blocking_count, 0);
+    settings.upscale_tile_size = 131; /* no upscaler takes that */
+    p = enlarging("{\"upscale\":{\"upscaler\":\"network\"},\"input_id\":\"" ID_A "\"}", true, UINT64_MAX);
+    assert_int_equal(p.tile_size, 128);
+}
+
+static void smaller_tiles_are_some_that_can_be_used(void **state) {
+    (void)state;
+    for (uint32_t tile = 132; tile <= 2048; tile += 4) {
+        uint32_t smaller = kn_plan_smaller_tile(tile);
+        assert_true(smaller >= 128 && smaller < tile && smaller % 4 == 0);
+    }
+    assert_int_equal(kn_plan_smaller_tile(768), 256);
+    assert_int_equal(kn_plan_smaller_tile(0), 256);
+    assert_int_equal(kn_plan_smaller_tile(128), 0);
+    assert_int_equal(kn_plan_smaller_tile(64), 0);
+}
+
+static void what_is_drawn_and_enlarged_needs_the_more_of_both(void **state) {
+    (void)state;
+    const char *drawn = "{\"prompt\":\"a\"}", *enlarged = "{\"prompt\":\"a\",\"upscale\":{\"factor\":8,\"upscaler\":"
+                                                          "\"network\"}}";
+    install_upscaler();
+    kn_studio_plan less = enlarging(drawn, false, UINT64_MAX), more = enlarging(enlarged, false, UINT64_MAX);
+    assert_int_equal(more.result_width, 8192);
+    assert_true(more.estimate_bytes > less.estimate_bytes);
+    uint64_t between = (less.estimate_bytes + more.estimate_bytes) / 2;
+    kn_studio_plan p = enlarging(enlarged, false, between);
+    assert_int_equal(p.working_width, 1024); /* as large as if it were not enlarged */
+    assert_int_equal(p.tile_size, 256);
+    assert_in_range(p.estimate_bytes, less.estimate_bytes, between);
+    assert_int_equal(p.blocking_count, 0);
+    p = enlarging("{\"prompt\":\"a\",\"upscale\":{\"factor\":2}}", false,
+                  UINT64_MAX); /* by the filter: next to nothing */
+    assert_int_equal(p.estimate_bytes, less.estimate_bytes);
+}
+
 static void turbo_has_its_own_steps_and_no_negative_prompt(void **state) {
     (void)state;
     kn_studio_plan p;
@@ -400,6 +486,9 @@ int main(void) {
         TEST(sizes_follow_preset_shape_and_source),
         TEST(what_is_larger_than_drawn_is_enlarged),
         TEST(a_picture_shrinks_until_memory_does),
+        TEST(enlarging_counts_as_memory_and_goes_in_tiles_that_fit),
+        TEST(smaller_tiles_are_some_that_can_be_used),
+        TEST(what_is_drawn_and_enlarged_needs_the_more_of_both),
         TEST(turbo_has_its_own_steps_and_no_negative_prompt),
         TEST(time_is_told_only_by_a_machine_that_was_measured),
         TEST(references_are_seen_at_their_own_sizes),

@@ -318,9 +318,10 @@ void kn_sdcpp_cancel(kn_exchange *x, kn_span body) {
 /* ---- capabilities ---- */
 
 static json_t *features_json(const kn_model_profile *m, unsigned kinds) {
-    unsigned can = kn_model_limits_of(m, kinds).kinds;
-    bool edits = can >> KN_KIND_EDIT & 1, masks = can >> KN_KIND_INPAINT & 1;
-    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b}", "init_image", edits, "mask_image",
+    const kn_model_limits can = kn_model_limits_of(m, kinds);
+    bool edits = can.kinds >> KN_KIND_EDIT & 1, masks = can.kinds >> KN_KIND_INPAINT & 1;
+    bool starts = edits || can.takes_start;
+    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b}", "init_image", starts, "mask_image",
                      masks, "control_image", 0, "ip_adapter_image", 0, "ref_images", edits, "lora", 0, "vae_tiling", 0,
                      "hires", 0, "cache", 0, "cancel_queued", 1, "cancel_generating", 1);
 }
