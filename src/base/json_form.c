@@ -45,20 +45,28 @@ bool kn_form_open(kn_form *f, kn_json_reader *j, const kn_form *outer, const cha
     return kn_json_object(j);
 }
 
+static void point_at(kn_form *f, kn_json_text key) {
+    if (key.len < sizeof f->stranger)
+        memcpy(f->stranger, key.data, key.len);
+}
+
 /* The number of the key, once; -1: nobody knows it. */
 static bool note_key(kn_form *f, kn_json_text key, int *ret) {
     *ret = -1;
     for (size_t i = 0; i < f->count; i++) {
         if (!kn_json_is(key, f->keys[i]))
             continue;
-        if (f->seen >> i & 1)
+        if (f->seen >> i & 1) {
+            point_at(f, key);
             return kn_form_fail(f, KN_E_FORMAT, "the key '%s' comes twice", f->keys[i]);
+        }
         f->seen |= (uint64_t)1 << i;
         *ret = (int)i;
     }
     if (*ret >= 0 || f->tolerant)
         return true;
     kn_quoted word = kn_quote(key.data, key.len);
+    point_at(f, key);
     return kn_form_fail(f, KN_E_FORMAT, "unknown key '%s'%s", word.text,
                         kn_suggest_choice(word.text, f->keys, f->count).text);
 }
@@ -107,6 +115,18 @@ bool kn_form_item(kn_form *f) {
     return more;
 }
 
+/* By a client. */
+static bool is_sent(const kn_form *f) {
+    return f->j->what;
+}
+
+static bool is_whole(kn_json_text number) {
+    for (size_t i = 0; i < number.len; i++)
+        if (number.data[i] < '0' || number.data[i] > '9')
+            return false;
+    return true;
+}
+
 bool kn_form_u64(kn_form *f, uint64_t min, uint64_t max, uint64_t *ret) {
     kn_json_text number;
     char digits[24] = "";
@@ -116,12 +136,12 @@ bool kn_form_u64(kn_form *f, uint64_t min, uint64_t max, uint64_t *ret) {
         return kn_form_fail(f, KN_E_FORMAT, "a number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
     if (!kn_json_skip(f->j, &number))
         return false;
-    for (size_t i = 0; i < number.len; i++)
-        if (number.data[i] < '0' || number.data[i] > '9')
-            return kn_form_fail(f, KN_E_FORMAT, "a whole number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
     if (number.len < sizeof digits)
         memcpy(digits, number.data, number.len);
-    if (!kn_parse_u64(digits, &v) || v < min || v > max)
+    bool fits = kn_parse_u64(digits, &v) && v >= min && v <= max;
+    if (!fits && (is_sent(f) || !is_whole(number)))
+        return kn_form_fail(f, KN_E_FORMAT, "a whole number from %" PRIu64 " to %" PRIu64 " is expected", min, max);
+    if (!fits)
         return kn_form_fail(f, KN_E_RANGE, "%s is outside %" PRIu64 " to %" PRIu64,
                             kn_quote(number.data, number.len).text, min, max);
     *ret = v;
@@ -207,8 +227,9 @@ bool kn_form_word(kn_form *f, const char *const *words, size_t count, size_t *re
         }
     }
     kn_quoted word = kn_quote(text.data, text.len);
-    return kn_form_fail(f, KN_E_FORMAT, "'%s' is not known%s", word.text,
-                        kn_suggest_choice(word.text, words, count).text);
+    kn_choice choice = kn_suggest_choice(word.text, words, count);
+    return is_sent(f) ? kn_form_fail(f, KN_E_FORMAT, "the word is not known%s", choice.text)
+                      : kn_form_fail(f, KN_E_FORMAT, "'%s' is not known%s", word.text, choice.text);
 }
 
 int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) {
@@ -226,9 +247,21 @@ int kn_form_set_error(kn_form *f, kn_code code, const char *fmt, ...) {
     return 0;
 }
 
+/* The two characters that mean something in a pointer have other names there. */
+static bool add_name(const char *name, kn_buf *into) {
+    bool ok = kn_buf_add_text(into, "/");
+    for (; ok && *name; name++)
+        ok = *name == '~'   ? kn_buf_add_text(into, "~0")
+             : *name == '/' ? kn_buf_add_text(into, "~1")
+                            : kn_buf_add(into, name, 1);
+    return ok;
+}
+
 bool kn_form_pointer(const kn_form *f, kn_buf *into) {
     if (f->outer && !kn_form_pointer(f->outer, into))
         return false;
+    if (f->stranger[0])
+        return add_name(f->stranger, into);
     if (f->key < 0)
         return true;
     return kn_buf_printf(into, "/%s", f->keys[f->key]) && (f->item < 0 || kn_buf_printf(into, "/%td", f->item));

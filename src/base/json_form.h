@@ -15,8 +15,9 @@
  *     kn_form_need(&f, PORT);
  *
  * Errors: "workers[1].device.port: 70000 is outside 1 to 65535"; those of the reader, too, once kn_form_next is asked
- * for another key. As with the reader below it, after the first error nothing more is read, so that the reader's
- * `failed` is the one thing to look at. */
+ * for another key. Names of keys are repeated in them, values only where a person wrote them into a file: what a client
+ * has sent ("inside of something else") may be anything. As with the reader below it, after the first error nothing
+ * more is read, so that the reader's `failed` is the one thing to look at. */
 #ifndef KN_BASE_JSON_FORM_H
 #define KN_BASE_JSON_FORM_H
 
@@ -24,7 +25,7 @@
 
 #include "base/json_reader.h"
 
-enum { KN_FORM_KEYS_MAX = 64 };
+enum { KN_FORM_KEYS_MAX = 64, KN_FORM_STRANGER_BYTES = 64 };
 
 typedef struct kn_form {
     kn_json_reader *j;
@@ -35,6 +36,8 @@ typedef struct kn_form {
     bool tolerant;  /* set it after opening: keys that nobody knows are stepped over */
     int key;        /* whose value is being read; -1: none */
     ptrdiff_t item; /* of an array that is being read there; -1: none */
+    char
+        stranger[KN_FORM_STRANGER_BYTES]; /* the key that has no place here; empty: none, or one too long to be named */
 } kn_form;
 
 /* Enters an object; false if there is none. At most KN_FORM_KEYS_MAX keys. */

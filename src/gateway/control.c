@@ -15,6 +15,7 @@
 enum {
     BODY_MAX = 64 << 10,
     REASON_MAX = 200, /* characters */
+    POINTER_BYTES = 200,
     WAIT_MAX_MS = 60 * 1000,
     PAGE_MAX = 500,
     PAGE_USUAL = 100,
@@ -214,15 +215,14 @@ void kn_control_lease_changed(kn_gateway *g) {
 }
 
 /* {"reason": "…", "wait_ms": 5000}, both optional. The reason is for people who look on; it is kept nowhere. */
-static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer) {
+static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer, kn_error *err) {
     enum { REASON, WAIT };
     static const char *const keys[] = { [REASON] = "reason", [WAIT] = "wait_ms" };
-    const kn_json_text text = { body.data, body.len };
     kn_json_reader j;
     kn_json_text reason;
     kn_form f;
-    kn_error err = { 0 };
-    kn_json_begin(&j, text, text, &err);
+    kn_json_begin_inside(&j, (kn_json_text){ body.data, body.len }, "the body", err);
+    j.pointer = pointer;
     kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
     for (int key; kn_form_next(&f, &key);) {
         if (key == REASON)
@@ -230,26 +230,25 @@ static bool read_pause(kn_span body, uint64_t *wait_ms, kn_buf *pointer) {
         else
             kn_form_u64(&f, 0, WAIT_MAX_MS, wait_ms);
     }
-    bool ok = kn_json_finish(&j) || !kn_form_pointer(&f, pointer);
-    kn_json_close(&j);
-    return ok;
+    return kn_form_finish(&f);
 }
 
 /* Answers the request itself if its body is not good. */
 static bool check_pause(kn_exchange *x, kn_span body, uint64_t *wait_ms) {
     KN_AUTO_BUF pointer;
-    kn_buf_init(&pointer, 100);
+    kn_error err = { 0 };
+    kn_buf_init(&pointer, POINTER_BYTES);
     if (!body.data)
         return true;
     if (!kn_json_check((kn_json_text){ body.data, body.len }, NULL))
         kn_reply_problem(x, &(kn_problem){ .status = 400, .code = "json_invalid", .title = "The body is not JSON" });
-    else if (read_pause(body, wait_ms, &pointer))
+    else if (read_pause(body, wait_ms, &pointer, &err))
         return true;
     else
         kn_reply_problem(x, &(kn_problem){ .status = 422,
                                            .code = "member_invalid",
                                            .title = "A member of the body is not as it should be",
-                                           .detail = "reason is a text of at most 200 characters, wait_ms 0 to 60000",
+                                           .detail = err.text,
                                            .pointer = pointer.data });
     return false;
 }

@@ -307,8 +307,7 @@ static bool check_recipe(picture *p) {
     } else {
         kn_problem problem = failures[code];
         problem.pointer = pointer.data;
-        if (!problem.detail)
-            problem.detail = err.text;
+        problem.detail = err.text;
         refuse(p, &problem);
     }
     return code == KN_JOB_DONE;

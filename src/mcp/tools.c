@@ -199,9 +199,8 @@ static bool take_number(kn_json_reader *j, uint64_t min, uint64_t max, uint64_t 
         return kn_fail(err, KN_E_FORMAT, "a number is expected");
     if (!kn_json_u64(j, ret))
         return false;
-    return (*ret >= min && *ret <= max) ||
-           kn_fail(err, KN_E_RANGE, "%llu is outside %llu to %llu", (unsigned long long)*ret, (unsigned long long)min,
-                   (unsigned long long)max);
+    return (*ret >= min && *ret <= max) || kn_fail(err, KN_E_RANGE, "a whole number from %llu to %llu is expected",
+                                                   (unsigned long long)min, (unsigned long long)max);
 }
 
 static bool take_id(kn_json_reader *j, const char *prefix, char ret[KN_MCP_SUBJECT_BYTES], kn_error *err) {

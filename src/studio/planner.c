@@ -466,6 +466,9 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
     };
     kn_settings s;
     kn_error why = { 0 };
+    const kn_sampler *sampler;
+    if (r->sampler[0] && !kn_sampler_find(r->sampler, &sampler, NULL))
+        return refuse(pointer, err, "/sampler", "there is no such sampler; the capabilities list those that there are");
     if (!kn_settings_make(&wish, &none, m->architecture, m->variant, &s, &why))
         return refuse(pointer, err, r->sampler[0] ? "/sampler" : "", why.text);
     p->steps = (unsigned)s.recipe.sigmas.steps;

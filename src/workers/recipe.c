@@ -206,6 +206,8 @@ static void take_picture(struct reading *r, kn_buf *ret) {
     r->code = KN_JOB_REFERENCE_INVALID;
     if (!text.len)
         kn_form_fail(f, KN_E_FORMAT, "the picture is empty");
+    else if (r->plain && kn_json_starts(text, "data:"))
+        kn_form_fail(f, KN_E_FORMAT, "a picture in base64 alone is expected, without \"data:\" and a type in front");
     else if (text.len > most / 3 * 4)
         kn_form_fail(f, KN_E_RANGE, "a picture may have %d MiB at most", KN_RECIPE_REFERENCE_BYTES >> 20);
     else if (r->picture_characters > KN_RECIPE_REFERENCES_BYTES)

@@ -244,7 +244,8 @@ class Tools(Case):
         for number, (name, arguments, words) in enumerate([
             ("generate_image", {"promt": "x"}, "there is no argument 'promt'"),
             ("generate_image", {}, "the argument 'prompt' is missing"),
-            ("generate_image", {"prompt": "x", "wait_seconds": 9999}, "wait_seconds: 9999 is outside 0 to 3600"),
+            ("generate_image", {"prompt": "x", "wait_seconds": 9999},
+             "wait_seconds: a whole number from 0 to 3600 is expected"),
             ("generate_image", {"prompt": "x", "image": "y"}, "there is no argument 'image'"),
             ("get_job", {"job_id": "../settings"}, "job_id: there is no such id"),
             ("edit_image", {"prompt": "x", "images": []}, "images: at least one picture is needed"),

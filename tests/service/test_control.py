@@ -175,6 +175,11 @@ class Described(Case):
         for status, body, headers in ((400, "", JSON), (400, "{", JSON), (422, '{"x":1}', JSON),
                                       (415, "{}", {"Content-Type": "a/b"}), (413, "[" * 70000, JSON)):
             self.assertEqual(self.ask(server, "POST", pause, body, headers)[0], status)
+        for body, where, word in (('{"x":1}', "/x", "'x'"), ('{"wait_ms":60001}', "/wait_ms", "60000"),
+                                  ('{"reason":"a","reason":"b"}', "/reason", "twice")):
+            (error,) = self.ask(server, "POST", pause, body, JSON)[1]["errors"]
+            self.assertEqual((error["pointer"], word in error["detail"], "60001" in error["detail"]),
+                             (where, True, False))
         for status, body, headers in ((400, "{", JSON), (422, "{}", JSON), (415, "{}", {"Content-Type": "a/b"}),
                                       (400, "{}", {**JSON, "X-Kuno-Image-Preview-Id": "1"})):
             self.assertEqual(self.ask(server, "POST", PICTURE, body, headers)[0], status)

@@ -176,7 +176,7 @@ class Drawn(Pictures, Case):
                              ("/reference_images/10", text(EDIT, reference_images=["QQ=="] * 11)),
                              ("/reference_images/1", text(EDIT, reference_images=["QQ==", "QQ"])),
                              ("/reference_images/0", text(EDIT, reference_images=["data:image/png;base64,QQ=="])),
-                             ("", text(other=1)), ("", text(shift)), ("/workflow", text(workflow="x"))):
+                             ("/other", text(other=1)), ("", text(shift)), ("/workflow", text(workflow="x"))):
             status, _, body = self.draw(server, wrong)
             problem = json.loads(body)
             self.assertEqual(status, 422, wrong[:200])
@@ -190,6 +190,8 @@ class Drawn(Pictures, Case):
             ("flow_shift: this workflow chooses it by the size; leave it out", text(flow_shift=3)),
             ("prompt: no LoRA can be used in prompts", text(prompt="a <lora:canary:1>")),
             ("the key 'flow_shift' is missing", text(shift)),
+            ('reference_images[0]: a picture in base64 alone is expected, without "data:" and a type in front',
+             text(EDIT, reference_images=["data:image/png;base64,QQ=="])),
         ):
             self.assertEqual(json.loads(self.draw(server, wrong)[2])["detail"], detail)
         self.assertEqual(self.code(self.draw(server, text(attention="fast"))), (422, "image_attention_unsupported"))

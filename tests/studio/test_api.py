@@ -113,7 +113,7 @@ class Doors(Api):
             ([], None),
             ({}, None),
             ({"prompt": ""}, "/prompt"),
-            ({"prompt": "a", "stepps": 3}, None),
+            ({"prompt": "a", "stepps": 3}, "/stepps"),
             ({"prompt": "a" * 60000}, "/prompt"),
             ({"prompt": "a", "seed": 1}, "/seed"),
             ({"prompt": "a", "seed": "9223372036854775808"}, "/seed"),
@@ -127,6 +127,10 @@ class Doors(Api):
             self.problem(self.rig.post("/jobs", body), 422, "member_invalid", pointer)
             self.problem(self.rig.post("/plan", body), 422, "member_invalid", pointer)
         self.assertIn("stepps", self.rig.post("/jobs", {"prompt": "a", "stepps": 3})["detail"])
+        for member in ("preset", "kind", "sampler", "profile", "size", "batch"):  # what was sent is not repeated
+            value = {"mode": "canary"} if member == "size" else 4711 if member == "batch" else "canary"
+            detail = self.rig.post("/plan", {"prompt": "a", member: value})["detail"]
+            self.assertNotRegex(detail, "canary|4711", member)
         self.problem(self.rig.post("/jobs", b'{"prompt":"a","prompt":"b"}'), 422)
 
 

@@ -68,6 +68,43 @@ static void reads_what_has_the_form(void **state) {
     assert_int_equal(pointer.len, 0);
 }
 
+/* What a client has sent may be anything, and errors go further than answers. */
+static void what_was_sent_is_not_repeated(void **state) {
+    (void)state;
+    static const char *const words[] = { "fast", "slow" };
+    static const struct {
+        const char *json, *file, *sent;
+    } rows[] = {
+        { "{\"name\": \"my secret\"}", "name: 'my secret' is not known; known: fast, slow",
+          "name: the word is not known; known: fast, slow" },
+        { "{\"name\": \"fats\"}", "name: 'fats' is not known; known: fast, slow (did you mean 'fast'?)",
+          "name: the word is not known; known: fast, slow (did you mean 'fast'?)" },
+        { "{\"count\": 4711}", "count: 4711 is outside 1 to 9", "count: a whole number from 1 to 9 is expected" },
+        { "{\"count\": -4711}", "count: a whole number from 1 to 9 is expected",
+          "count: a whole number from 1 to 9 is expected" },
+    };
+    for (size_t i = 0; i < 2 * KN_COUNT(rows); i++) {
+        kn_json_text text = { rows[i / 2].json, strlen(rows[i / 2].json) };
+        kn_json_reader j;
+        kn_form f;
+        kn_error err = { 0 };
+        uint64_t number;
+        size_t word;
+        if (i % 2)
+            kn_json_begin_inside(&j, text, "the body", &err);
+        else
+            kn_json_begin(&j, text, text, &err);
+        kn_form_open(&f, &j, NULL, keys, KN_COUNT(keys));
+        for (int key; kn_form_next(&f, &key);)
+            if (key == NAME)
+                kn_form_word(&f, words, KN_COUNT(words), &word);
+            else
+                kn_form_u64(&f, 1, 9, &number);
+        assert_false(kn_form_finish(&f));
+        assert_string_equal(err.text, i % 2 ? rows[i / 2].sent : rows[i / 2].file);
+    }
+}
+
 static void errors_begin_with_their_place(void **state) {
     (void)state;
     static const struct {
@@ -75,10 +112,10 @@ static void errors_begin_with_their_place(void **state) {
     } rows[] = {
         { "{}", "the key 'name' is missing", "" },
         { "[]", "an object is expected", "" },
-        { "{\"name\": \"a\", \"size\": 1}", "unknown key 'size'; known: name, count, boxes", "" },
-        { "{\"naem\": \"a\"}", "unknown key 'naem'; known: name, count, boxes (did you mean 'name'?)", "" },
-        { "{\"name\": \"a\", \"name\": \"b\"}", "the key 'name' comes twice", "" },
-        { "{\"name\": \"a\", \"n\\u0061me\": \"b\"}", "the key 'name' comes twice", "" },
+        { "{\"name\": \"a\", \"size\": 1}", "unknown key 'size'; known: name, count, boxes", "/size" },
+        { "{\"naem\": \"a\"}", "unknown key 'naem'; known: name, count, boxes (did you mean 'name'?)", "/naem" },
+        { "{\"name\": \"a\", \"name\": \"b\"}", "the key 'name' comes twice", "/name" },
+        { "{\"name\": \"a\", \"n\\u0061me\": \"b\"}", "the key 'name' comes twice", "/name" },
         { "{\"count\": 10}", "count: 10 is outside 1 to 9", "/count" },
         { "{\"count\": \"1\"}", "count: a number from 1 to 9 is expected", "/count" },
         { "{\"count\": -1}", "count: a whole number from 1 to 9 is expected", "/count" },
@@ -95,7 +132,11 @@ static void errors_begin_with_their_place(void **state) {
         { "{\"boxes\": [{\"name\": \"b\", \"boxes\": [{\"name\": \"c\", \"count\": 0}]}]}",
           "boxes[0].boxes[0].count: 0 is outside 1 to 9", "/boxes/0/boxes/0/count" },
         { "{\"boxes\": [{\"name\": \"b\"}, {\"x\": 1}]}", "boxes[1]: unknown key 'x'; known: name, count, boxes",
-          "/boxes/1" },
+          "/boxes/1/x" },
+        { "{\"a/b~c\": 1}", "unknown key 'a/b~c'; known: name, count, boxes", "/a~1b~0c" },
+        { "{\"boxes\": [{\"1234567890123456789012345678901234567890123456789012345678901234\": 1}]}",
+          "boxes[0]: unknown key '123456789012345678901234567890123456789012345678…'; known: name, count, boxes",
+          "/boxes/0" },
         { "{\"name\": \"a\\u0000b\"}", "name: line 1, column 18: a text holds a NUL character", "/name" },
         { "{\"boxes\": [{\"name\": \"a\xFF\"}]}", "boxes[0].name: line 1, column 23: the bytes are not UTF-8",
           "/boxes/0/name" },
@@ -217,7 +258,7 @@ static void an_error_inside_is_pointed_at(void **state) {
         { "{\"note\": \"12345\"}", "/note" },
         { "{\"shape\": \"oval\"}", "/shape" },
         { "{\"inside\": {\"inside\": {\"shape\": 1}}}", "/inside/inside/shape" },
-        { "{\"inside\": {\"unknown\": 1}}", "/inside" },
+        { "{\"inside\": {\"unknown\": 1}}", "/inside/unknown" },
         { "{\"inside\": {\"note\": \"\\ud800\"}}", "/inside/note" },
         { "{} x", "" },
     };
@@ -235,8 +276,8 @@ static void an_error_inside_is_pointed_at(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_has_the_form),          cmocka_unit_test(errors_begin_with_their_place),
-        cmocka_unit_test(what_is_not_json_is_said_by_line), cmocka_unit_test(numbers_words_and_prose_are_read),
-        cmocka_unit_test(an_error_inside_is_pointed_at),
+        cmocka_unit_test(what_was_sent_is_not_repeated),    cmocka_unit_test(what_is_not_json_is_said_by_line),
+        cmocka_unit_test(numbers_words_and_prose_are_read), cmocka_unit_test(an_error_inside_is_pointed_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

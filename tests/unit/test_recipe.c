@@ -62,9 +62,9 @@ static void names_the_place_and_the_limit(void **state) {
         const char *text, *error;
         kn_job_code code;
     } rows[] = {
-        { "{" PROMPT ",\"width\":0}", "width: 0 is outside 64 to 4096", KN_JOB_INVALID },
+        { "{" PROMPT ",\"width\":0}", "width: a whole number from 64 to 4096 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"width\":100}", "width: 100 is not a multiple of 16", KN_JOB_INVALID },
-        { "{" PROMPT ",\"steps\":101}", "steps: 101 is outside 1 to 100", KN_JOB_INVALID },
+        { "{" PROMPT ",\"steps\":101}", "steps: a whole number from 1 to 100 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"steps\":\"8\"}", "steps: a number from 1 to 100 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"cfg\":30.5}", "cfg: a number from 0 to 30 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"stepps\":8}",
@@ -91,14 +91,15 @@ static void names_the_place_and_the_limit(void **state) {
           KN_JOB_INVALID },
         { "{" PROMPT ",\"outpaint\":{\"left\":8}}", "outpaint: it needs an init_image that it is about",
           KN_JOB_INVALID },
-        { "{" PROMPT ",\"outpaint\":{\"left\":8193}}", "outpaint.left: 8193 is outside 0 to 8192", KN_JOB_INVALID },
+        { "{" PROMPT ",\"outpaint\":{\"left\":8193}}", "outpaint.left: a whole number from 0 to 8192 is expected",
+          KN_JOB_INVALID },
         { "{" PROMPT ",\"init_image\":\"" PIXEL "\",\"feather\":8}",
           "feather: it needs a mask_image or outpaint whose edge it is", KN_JOB_INVALID },
-        { "{" PROMPT ",\"feather\":257}", "feather: 257 is outside 0 to 256", KN_JOB_INVALID },
+        { "{" PROMPT ",\"feather\":257}", "feather: a whole number from 0 to 256 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"result\":{\"width\":9}}", "result: the key 'height' is missing", KN_JOB_INVALID },
         { "{" RESULT "}", "the key 'prompt' is missing", KN_JOB_INVALID },
-        { "{" PROMPT ",\"result\":{\"width\":9,\"height\":8193}}", "result.height: 8193 is outside 1 to 8192",
-          KN_JOB_INVALID },
+        { "{" PROMPT ",\"result\":{\"width\":9,\"height\":8193}}",
+          "result.height: a whole number from 1 to 8192 is expected", KN_JOB_INVALID },
         { "{" PROMPT ",\"result\":{\"upscaler\":\"../a\"}}", "result.upscaler: the name of a file is expected",
           KN_JOB_INVALID },
         { "{" PROMPT ",\"result\":{\"upscaler\":\"a/b\"}}", "result.upscaler: the name of a file is expected",
@@ -133,7 +134,7 @@ static void a_workflow_wants_all_of_its_settings_and_nothing_else(void **state) 
         { WORKFLOW("qwen-image-2.1-edit/v1", ""), "reference_images: this workflow edits pictures; give at least one",
           KN_JOB_REFERENCE_REQUIRED },
         { WORKFLOW("qwen-image-3/v1", ""),
-          ("workflow: 'qwen-image-3/v1' is not known; known: qwen-image-2512-text-to-image/v1, "
+          ("workflow: the word is not known; known: qwen-image-2512-text-to-image/v1, "
            "qwen-image-2.1-text-to-image/v1, qwen-image-2.1-edit/v1"),
           KN_JOB_INVALID },
     };
