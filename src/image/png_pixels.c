@@ -168,6 +168,7 @@ static bool choose(kn_png_pixels *p, const way **ret, kn_error *err) {
 
 static bool make_room(kn_png_pixels *p, kn_error *err) {
     size_t n = p->row_bytes, rows = SAMPLE_GROUPS * KN_MAX(SAMPLE_BYTES / SAMPLE_GROUPS / n, 1);
+    rows = KN_MIN(rows, p->image->height);
     p->rows_max = (uint32_t)rows;
     size_t line = PIXEL_MAX + n, bytes = 2 * line + (FILTERS + rows) * n;
     p->room = calloc(1, bytes);
