@@ -7,7 +7,11 @@
 
 #include "image/resize.h"
 
-enum { FADE = 4, FADE_OUTPAINT = 40 }; /* that of outpainting as in ComfyUI */
+enum {
+    FADE = 4,
+    FADE_OUTPAINT = 40, /* as in ComfyUI */
+    CELL = 16,          /* pixels for one place of a latent, at most */
+};
 
 /* A number of pixels; what: for the message. */
 static bool check_reach(const char *what, kn_optional pixels, kn_error *err) {
@@ -90,6 +94,17 @@ static bool extend(const kn_inpaint_wish *wish, const kn_image *picture, double 
                             ret_mask, err);
 }
 
+static bool is_narrow(uint32_t side, double larger) {
+    return side && side < CELL * larger;
+}
+
+/* A side that does not reach to the middle of a cell would not be drawn at all. */
+static bool reach_cells(kn_mask *m, const kn_sides *s, double larger, kn_error *err) {
+    bool narrow = is_narrow(s->left, larger) || is_narrow(s->top, larger) || is_narrow(s->right, larger) ||
+                  is_narrow(s->bottom, larger);
+    return !narrow || kn_mask_grow(m, CELL / 2, err);
+}
+
 /* What is shown passes from the new sides into the picture just as the mask does. */
 static bool outpaint(kn_inpaint *p, const kn_inpaint_wish *wish, const kn_image *picture, uint32_t width,
                      uint32_t height, bool resize, kn_error *err) {
@@ -97,7 +112,8 @@ static bool outpaint(kn_inpaint *p, const kn_inpaint_wish *wish, const kn_image 
     kn_mask sides = { 0 };
     double larger = (double)(wish->outpaint.left + picture->width + wish->outpaint.right) / width;
     bool ok = extend(wish, picture, larger, &canvas, &sides, err) &&
-              bring_to_size(p, &canvas, &sides, width, height, resize, err) && copy_mask(&p->mask, &p->shown, err);
+              bring_to_size(p, &canvas, &sides, width, height, resize, err) && copy_mask(&p->mask, &p->shown, err) &&
+              reach_cells(&p->mask, &wish->outpaint, larger, err);
     kn_image_free(&canvas);
     kn_mask_free(&sides);
     return ok;

@@ -60,14 +60,14 @@ static bool check_side(const char *name, double value, const kn_architecture *a,
 }
 
 bool kn_settings_check_picture(const char *what, int number, const kn_image *p, kn_error *err) {
-    enum { LEAST_SIDE = 16, MOST_ASPECT = 50 };
+    enum { LEAST_SIDE = 2, MOST_ASPECT = 50 };
     uint32_t shorter = KN_MIN(p->width, p->height), longer = KN_MAX(p->width, p->height);
-    if (shorter < LEAST_SIDE)
-        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, number, p->width,
-                       p->height, LEAST_SIDE);
     if (longer > (uint64_t)shorter * MOST_ASPECT)
         return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; one side may be at most %d times the other", what,
                        number, p->width, p->height, MOST_ASPECT);
+    if (shorter < LEAST_SIDE)
+        return kn_fail(err, KN_E_RANGE, "%s %d is %ux%u pixels large; a side needs at least %d", what, number, p->width,
+                       p->height, LEAST_SIDE);
     return true;
 }
 

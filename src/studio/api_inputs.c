@@ -40,13 +40,11 @@ static bool work_turn_away(kn_visit *v, kn_store *s, kn_error *err) {
 static void looked(void *ctx, const kn_input_facts *facts, const void *png, size_t len, const char *message) {
     (void)png, (void)len;
     kn_visit *v = ctx;
-    bool small = facts && (facts->width < KN_PICTURE_SIDE_MIN || facts->height < KN_PICTURE_SIDE_MIN);
     bool unlocked = !facts && kn_visit_is_unlocked(v);
-    const char *why = small ? "the picture has less than 16 pixels on a side" : message ? message : "";
     kn_buf_clear(&v->body);
-    bool ok = facts && !small ? kn_buf_add(&v->body, facts, sizeof *facts) : kn_buf_add_text(&v->body, why);
+    bool ok = facts ? kn_buf_add(&v->body, facts, sizeof *facts) : kn_buf_add_text(&v->body, message ? message : "");
     if (ok) /* also if the client is gone: the file is to be known or to go */
-        kn_visit_send(v, facts && !small ? work_accept : unlocked ? work_turn_away : work_refuse, NULL);
+        kn_visit_send(v, facts ? work_accept : unlocked ? work_turn_away : work_refuse, NULL);
     else if (kn_visit_is_back(v))
         kn_visit_refuse(v, 503, "out_of_memory", "Memory is short", NULL, NULL);
 }

@@ -71,8 +71,8 @@ static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err)
         switch (key) {
         case FORMAT: kn_form_word(&f, kn_picture_formats, KN_PICTURE_FORMATS, &format); break;
         case BYTES: kn_form_u64(&f, 1, KN_INPUT_BYTES_MAX, &i->bytes); break;
-        case WIDTH: kn_form_u64(&f, KN_PICTURE_SIDE_MIN, KN_PICTURE_SIDE_MAX, &width); break;
-        case HEIGHT: kn_form_u64(&f, KN_PICTURE_SIDE_MIN, KN_PICTURE_SIDE_MAX, &height); break;
+        case WIDTH: kn_form_u64(&f, 1, KN_PICTURE_SIDE_MAX, &width); break;
+        case HEIGHT: kn_form_u64(&f, 1, KN_PICTURE_SIDE_MAX, &height); break;
         case TURNED: kn_form_bool(&f, &i->facts.orientation_applied); break;
         case ALPHA: kn_form_bool(&f, &i->facts.has_alpha); break;
         case GAIN_MAP: kn_form_bool(&f, &i->facts.has_gain_map); break;

@@ -118,6 +118,19 @@ static bool check_model(const kn_studio_request *r, kn_studio_kind kind, const k
     return true;
 }
 
+/* Any picture can be enlarged; to draw from, it has to show something. */
+static bool check_pictures(const kn_plan_setting *with, kn_buf *pointer, kn_error *err) {
+    for (size_t i = 0; i < with->input_count; i++) {
+        const kn_image picture = { .width = with->inputs[i].width, .height = with->inputs[i].height };
+        char where[64];
+        kn_error why = { 0 };
+        snprintf(where, sizeof where, "/inputs/%zu/input_id", i);
+        if (with->inputs[i].role != KN_INPUT_MASK && !kn_settings_check_picture("picture", (int)i + 1, &picture, &why))
+            return refuse(pointer, err, where, why.text);
+    }
+    return true;
+}
+
 /* ---- sizes ---- */
 
 typedef struct size {
@@ -545,7 +558,8 @@ static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with
 static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, bool *ret_guided,
                          kn_buf *pointer, kn_error *err) {
     size result;
-    if (!check_model(r, p->kind, with, pointer, err) || !find_result(r, with, p, &result, pointer, err))
+    if (!check_model(r, p->kind, with, pointer, err) || !check_pictures(with, pointer, err) ||
+        !find_result(r, with, p, &result, pointer, err))
         return false;
     double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)

@@ -214,6 +214,10 @@ class Turns(Case):
         self.assertEqual(self.ask(server, "GET", "/jobs")["items"], [])
         status, _, text = server.ask("POST", "/sdcpp/v1/img_gen", body, None, headers, self.studio)
         self.assertEqual(status, 202, text)  # who comes back for it
+        self.wait_waiting(server, json.loads(text)["id"], "admission_paused")
+        status, _, text = server.ask("GET", f"/sdcpp/v1/jobs/{json.loads(text)['id']}", None, None, headers,
+                                     self.studio)
+        self.assertEqual((status, json.loads(text)["status"]), (200, "generating"))
         server.own("POST", "admission/resume")
         (job,) = self.ask(server, "GET", "/jobs")["items"]
         self.wait_ended(server, job["id"], "completed")

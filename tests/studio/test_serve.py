@@ -196,6 +196,19 @@ class Pictures(unittest.TestCase):
                 self.assertEqual([place for place in others if far(*place)], [])
                 self.assertGreater(len(others), 0)
 
+    def test_a_picture_of_a_few_pixels_is_changed_like_any(self):
+        width, height = 8, 4
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            white = {"input_id": rig.upload(coloured(width, height, lambda x, y: b"\xff" * 3)), "role": "mask"}
+            picture = rig.drawn("A boat.", inputs=[source, white])
+            self.assertEqual((picture.width, picture.height), (width, height))
+            picture = rig.drawn("A boat.", inputs=[source], outpaint={"left": 5}, feather=0)
+            self.assertEqual((picture.width, picture.height), (width + 5, height))
+            self.assertEqual(changed(picture, width, height, 5), set())
+            job = rig.ended(rig.post("/upscale", {"input_id": source["input_id"], "upscale": {"factor": 3}})["id"])
+            self.assertEqual([(one["width"], one["height"]) for one in job["results"]], [(3 * width, 3 * height)])
+
     def test_what_is_drawn_passes_into_what_stays_over_the_feather(self):
         width, height, feather = 112, 80, 8
         with Serve() as rig:

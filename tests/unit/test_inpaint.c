@@ -205,6 +205,25 @@ static void a_side_that_is_not_added_to_stays_to_the_byte_whatever_the_grid(void
     kn_model_close(m);
 }
 
+/* Narrower than half of the model's cells, whose mask is what lies in their middle. */
+static void a_side_of_a_few_pixels_is_drawn(void **state) {
+    (void)state;
+    static const kn_sides sides[] = { { .top = 7 }, { .left = 3 }, { .right = 1 }, { .bottom = 5 } };
+    kn_model *m = open_model(&(kn_model_wish){ .config = OPAQUE });
+    kn_image picture = motley(63, 64), black = rectangle(63, 64, 0, 0, 0, 0);
+    kn_wish wish = small_wish(&picture);
+    wish.inpaint.fade = (kn_optional){ true, 0 };
+    for (size_t i = 0; i < KN_COUNT(sides); i++) {
+        const kn_sides s = wish.inpaint.outpaint = sides[i];
+        kn_image got = draw(m, &wish, &(kn_hooks){ 0 }, NULL);
+        assert_int_equal(count_changed(&got, s.left, s.top, &picture, &black, false), 0);
+        kn_image_free(&got);
+    }
+    kn_image_free(&picture);
+    kn_image_free(&black);
+    kn_model_close(m);
+}
+
 static kn_settings settings_of(const kn_model *m, const kn_wish *wish) {
     kn_settings s;
     kn_error err = { 0 };
@@ -465,6 +484,7 @@ int main(void) {
         cmocka_unit_test(every_sampler_comes_to_the_known_latent_where_the_mask_keeps_it),
         cmocka_unit_test(outpainting_adds_to_the_sides_and_passes_into_the_picture),
         cmocka_unit_test(a_side_that_is_not_added_to_stays_to_the_byte_whatever_the_grid),
+        cmocka_unit_test(a_side_of_a_few_pixels_is_drawn),
         cmocka_unit_test(a_canvas_comes_to_a_size_of_ones_own),
         cmocka_unit_test(what_comes_back_passes_into_the_enlarged_sides_without_a_seam),
         cmocka_unit_test(a_model_that_sees_no_masks_is_shown_the_region_in_red),

@@ -543,7 +543,7 @@ static void refusals_say_what_is_wrong(void **state) {
         const char *text;
     } rows[] = {
         { { .prompt = "a", .references = &speck, .reference_count = 1 },
-          "reference 1 is 1x1 pixels large; a side needs at least 16" },
+          "reference 1 is 1x1 pixels large; a side needs at least 2" },
         { { .prompt = "a", .references = &strip, .reference_count = 1 },
           "reference 1 is 20x1001 pixels large; one side may be at most 50 times the other" },
         { { .prompt = "a", .references = &fine, .reference_count = 11 },

@@ -310,7 +310,8 @@ class Sessions(WorkerCase):
         with self.session() as session:
             session.hear()
             for recipe, want in (
-                    (b'{"prompt":"x","width":1}', b"image_request_invalid\nwidth: a whole number from 64 to 4096 is expected"),
+                    (b'{"prompt":"x","width":1}',
+                     b"image_request_invalid\nwidth: a whole number from 64 to 4096 is expected"),
                     (b"[1]", b"image_request_invalid\nan object is expected"),
                     (to_json(prompt="x", sampler="eulr"), b"image_request_invalid\nunknown sampler 'eulr'"),
                     (to_json(prompt="x", reference_images=["AAAA"]),

@@ -379,18 +379,15 @@ static void looked(void *ctx, const kn_input_facts *facts, const void *png, size
     (void)png, (void)len;
     kn_visit *v = ctx;
     kn_compat_call *c = v->compat;
-    bool small = facts && (facts->width < KN_PICTURE_SIDE_MIN || facts->height < KN_PICTURE_SIDE_MIN);
     v->in_flight = false;
-    if (facts && !small) {
+    if (facts) {
         c->order.pictures[c->looking++].facts = *facts;
         look_at_next(v);
         return;
     }
     kn_buf_clear(&v->body);
-    bool said = kn_buf_add_text(&v->body, small     ? "the picture has less than 16 pixels on a side"
-                                          : message ? message
-                                                    : "");
-    bool unlocked = !facts && kn_visit_is_unlocked(v);
+    bool said = kn_buf_add_text(&v->body, message ? message : "");
+    bool unlocked = kn_visit_is_unlocked(v);
     kn_visit_send(v, !said ? work_be_busy : unlocked ? work_turn_away : work_refuse, NULL);
 }
 

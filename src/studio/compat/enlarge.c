@@ -41,8 +41,8 @@ static bool take_factor(kn_visit *v, kn_order_enlarging *e, const kn_input_facts
     double width = rint(from->width * by), height = rint(from->height * by);
     if (fmax(width, height) > KN_RECIPE_RESULT_MAX)
         return refuse(v, err, "/image", "the result would have more than 8192 pixels on a side");
-    if (fmin(width, height) < KN_PICTURE_SIDE_MIN)
-        return refuse(v, err, "/image", "the result would have less than 16 pixels on a side");
+    if (fmin(width, height) < 1)
+        return refuse(v, err, "/image", "no pixel of the picture would be left");
     e->width = (uint32_t)width;
     e->height = (uint32_t)height;
     return true;
