@@ -138,6 +138,18 @@ class Doors(Compat):
                                       "errors": "There is no such route"})
         sdcpp = self.send("GET", "/sdcpp/v1/nothing")
         self.assertEqual((sdcpp.status, sdcpp.json), (404, {"error": "There is no such route"}))
+        words = "The path is not in its plain form"
+        for paths, own in (
+                (("/v1//models", "//v1/models", "///v1/models"),
+                 {"error": {"message": words, "type": "invalid_request_error", "param": None, "code": "path_invalid"}}),
+                (("/sdapi//v1/options", "//sdapi/v1/options", "/sdapi/v1//options"),
+                 {"error": "path_invalid", "detail": words, "body": "", "errors": words}),
+                (("/sdcpp//v1/capabilities", "//sdcpp/v1/capabilities", f"/key/{TOKEN}//sdcpp/v1/capabilities"),
+                 {"error": words})):
+            for path in paths:  # as a base URL with a slash at its end makes them
+                answer = self.send("GET", path)
+                self.assertEqual((answer.status, answer.json), (400, own), path)
+                self.assertEqual(self.send("GET", path.replace(TOKEN, "x"), credential=None).status, 401, path)
         for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
             self.assertEqual(self.send("PUT", path, {}).status, 405)
             self.assertEqual(self.send("POST", path, b"a=b", type="text/plain").status, 415)

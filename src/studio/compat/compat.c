@@ -27,6 +27,19 @@ static void take_key(kn_compat_door *door) {
     door->head.target.data = stop;
 }
 
+/* Slashes count once: a path that has more of them has no route, which is said in the words of the API that was meant.
+ */
+static bool is_below(kn_span path, const char *start) {
+    size_t at = 0;
+    for (; *start; start++) {
+        if (at == path.len || path.data[at++] != *start)
+            return false;
+        while (*start == '/' && at < path.len && path.data[at] == '/')
+            at++;
+    }
+    return true;
+}
+
 bool kn_compat_is_meant(kn_exchange *x, const kn_head *head, kn_compat_door *ret) {
     static const struct {
         const char *start;
@@ -40,7 +53,7 @@ bool kn_compat_is_meant(kn_exchange *x, const kn_head *head, kn_compat_door *ret
     ret->key = (kn_span){ NULL, 0 };
     take_key(ret);
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
-        if (starts(kn_head_path(&ret->head), rows[i].start)) {
+        if (is_below(kn_head_path(&ret->head), rows[i].start)) {
             kn_exchange_set_dialect(x, rows[i].refuse);
             return true;
         }
