@@ -37,6 +37,7 @@ static void *begin_visit(kn_exchange *x, size_t bytes, void (*give_up)(visit *v)
     }
     *v = (visit){ .give_up = give_up, .x = x, .g = kn_exchange_listener(x) };
     *kn_exchange_user(x) = v;
+    kn_exchange_set_brief(x, true);
     return v;
 }
 
@@ -267,6 +268,7 @@ static void pause_route(kn_exchange *x, kn_span body) {
     kn_pause_wait *p = begin_visit(x, sizeof *p, give_up_pause);
     if (!p)
         return;
+    kn_exchange_set_brief(x, false);
     p->waits = true;
     p->timer.fired = pause_time_is_over;
     p->next = g->pauses;

@@ -111,7 +111,7 @@ void kn_client_arrange(kn_exchange *x) {
     due = KN_MIN(due, end_of_patience_ms(x, reads));
     kn_loop_timer_at(x->http->loop, &x->timer, due);
     kn_watch_want(x->http->loop, &x->socket.watch,
-                  EPOLLRDHUP | (reads ? EPOLLIN : 0) | (x->socket.held ? EPOLLOUT : 0));
+                  (x->half_closed ? 0 : EPOLLRDHUP) | (reads ? EPOLLIN : 0) | (x->socket.held ? EPOLLOUT : 0));
 }
 
 /* ---- the end of an answer, an exchange, a connection ---- */
@@ -130,6 +130,7 @@ static void reset(kn_exchange *x) {
     x->head_is_live = x->has_collected = x->head_waits = false;
     x->stream_has_len = x->stream_ended = false;
     x->answer_chunked = x->answer_until_close = x->answer_begun = x->answer_complete = x->client_done = false;
+    x->brief = false;
     x->decision = KN_UNDECIDED;
     x->collected_at = 0;
     x->user = NULL;
@@ -357,7 +358,7 @@ static bool decide(kn_exchange *x) {
         x->expects_continue = false;
         break;
     case KN_FORWARD:
-        if (x->half_closed) {
+        if (x->half_closed && !x->brief) {
             kn_relay_tell_end(x, KN_UPSTREAM_UNSENT);
             kn_client_leave(x);
             return false;
@@ -524,15 +525,31 @@ static void flush(kn_exchange *x) {
         kn_client_later(x);
 }
 
+/* Whether a client that has closed its sending side is served all the same. What it sent before may still lie in the
+ * socket, up to the end, which is met by reading; and an answer that is all there costs nobody anything. */
+static bool outlasts_half_close(const kn_exchange *x) {
+    switch ((kn_phase)x->phase) {
+    case KN_READING_HEAD:
+    case KN_COLLECTING:
+    case KN_REPLYING:
+    case KN_LINGERING: return true;
+    case KN_DECIDING:
+    case KN_FORWARDING:
+    case KN_STREAMING: return x->brief && x->body.complete;
+    case KN_GONE: break;
+    }
+    return false;
+}
+
 static void ready(kn_watch *w, uint32_t events) {
     kn_exchange *x = KN_HOLDER(w, kn_exchange, socket.watch);
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-        x->half_closed = true;
+    x->half_closed = x->half_closed || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
     if (events & EPOLLOUT)
         flush(x);
     if ((events & EPOLLIN || x->phase == KN_LINGERING) && wants_input(x))
         read_input(x);
-    if (x->half_closed && x->phase != KN_LINGERING)
+    bool is_gone = events & (EPOLLHUP | EPOLLERR) && x->phase != KN_LINGERING;
+    if (is_gone || (x->half_closed && !outlasts_half_close(x)))
         kn_client_leave(x);
     kn_client_arrange(x);
 }

@@ -84,7 +84,8 @@ struct kn_exchange {
     bool answer_begun;    /* its head went to the client */
     bool answer_complete; /* all of it was given to the socket */
     bool client_done;     /* the client's part is over */
-    bool half_closed;     /* it will send nothing any more: it has left */
+    bool half_closed;     /* it will send nothing any more */
+    bool brief;           /* its answer comes soon: a client that has closed its sending side waits for it */
     bool broken;          /* the socket takes nothing any more */
     bool cut;             /* to be closed in the middle of an answer */
 };

@@ -160,6 +160,14 @@ kn_problem_writer *kn_exchange_dialect(const kn_exchange *x) {
     return x->dialect;
 }
 
+void kn_exchange_set_brief(kn_exchange *x, bool brief) {
+    x->brief = brief;
+    if (!brief && x->half_closed) { /* which it outlasted until now */
+        x->broken = true;
+        kn_client_later(x);
+    }
+}
+
 void kn_exchange_trust(kn_exchange *x) {
     x->trusted = true;
 }

@@ -94,6 +94,10 @@ typedef void kn_problem_writer(kn_exchange *x, const struct kn_problem *p);
 void kn_exchange_set_dialect(kn_exchange *x, kn_problem_writer *dialect);
 kn_problem_writer *kn_exchange_dialect(const kn_exchange *x);
 
+/* The answer comes soon, and little is lost if nobody takes it: a client that closes its sending side behind its
+ * request waits for it (server.h). Until the end of the exchange, or until it is taken back. */
+void kn_exchange_set_brief(kn_exchange *x, bool brief);
+
 /* The client has shown who it is: from now on its connection yields to no other one (server.h). */
 void kn_exchange_trust(kn_exchange *x);
 

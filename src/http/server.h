@@ -20,8 +20,10 @@
  * is shown is the peer's own bytes without their framing, in order, cut anywhere, and gone when the callback returns. A
  * service is called by the loop's thread only.
  *
- * A client has left when its side is closed, also if only for sending (as nginx sees it, too), or it breaks the framing
- * of its body, or takes its answer too slowly or not at all. It is noticed at once, also while a request waits. */
+ * A client has left when its side is closed, or it breaks the framing of its body, or takes its answer too slowly or
+ * not at all. It is noticed at once, also while a request waits. Whether its side is closed altogether, or for sending
+ * only, nobody can see before it is sent something; so both are the same while a request waits, is forwarded or
+ * streamed (as nginx sees it, too), but for exchanges that are brief (exchange.h). */
 #ifndef KN_HTTP_SERVER_H
 #define KN_HTTP_SERVER_H
 

@@ -164,6 +164,7 @@ static void begin_stream(kn_visit *v, const char *last_id, bool given) {
     kn_events *events = v->studio->events;
     KN_AUTO_BUF text;
     kn_resume resume = KN_RESUME_GOOD;
+    kn_visit_waits(v);
     kn_exchange_stream(v->x, &(kn_reply){ .status = 200, .type = "text/event-stream", .fields = head_lines }, false);
     v->number = kn_events_last(events);
     if (given)

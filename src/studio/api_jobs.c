@@ -281,6 +281,7 @@ static void event_came(kn_watch_events *w, const kn_event *event) {
 
 static void after_get_job(kn_visit *v) {
     if (v->x && v->number && !has_ended(v->json)) {
+        kn_visit_waits(v);
         v->watch.came = event_came;
         v->timer.fired = time_is_over;
         kn_studio_watch(v->studio, &v->watch);

@@ -156,6 +156,7 @@ kn_visit *kn_visit_begin(kn_exchange *x, kn_span body, const char *parameters) {
     kn_buf_init(&v->body, BODY_MAX);
     kn_buf_init(&v->pointer, POINTER_MAX);
     *kn_exchange_user(x) = v;
+    kn_exchange_set_brief(x, true);
     const kn_head *head = kn_exchange_head(x);
     if (!head || !kn_buf_add(&v->body, body.data ? body.data : "", body.len)) {
         kn_visit_refuse(v, 503, "out_of_memory", "Memory is short", NULL, NULL);
@@ -302,6 +303,10 @@ bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, con
     v->flag = true;
     snprintf(v->fields, sizeof v->fields, "Location: /api/v1/%s/%s\r\nIdempotency-Replayed: true\r\n", where, id.text);
     return true;
+}
+
+void kn_visit_waits(kn_visit *v) {
+    kn_exchange_set_brief(v->x, false);
 }
 
 bool kn_visit_has_json(kn_visit *v) {

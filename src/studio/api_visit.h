@@ -122,6 +122,9 @@ bool kn_visit_flag(kn_visit *v, const char *name, bool usual, bool *ret);
 bool kn_visit_page(kn_visit *v);
 bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err);
 
+/* The answer is one that is waited for, or never ends: it ends when its client closes its sending side. */
+void kn_visit_waits(kn_visit *v);
+
 /* Whether the body is JSON; else it is answered. */
 bool kn_visit_has_json(kn_visit *v);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/array.h"
 #include "base/text.h"
@@ -37,6 +38,9 @@ struct kn_events {
     uint64_t dropped; /* seq of the newest that is not here any more, but for those that a newer one replaced */
     kn_event *items;  /* oldest first, from `first` on */
     size_t first, count, room, bytes;
+    char *packed;        /* mapped: the texts of the oldest … */
+    size_t packed_bytes; /* … as it was packed … */
+    size_t packed_count; /* … so many events that are left of those */
 };
 
 bool kn_events_new(uint32_t boot, kn_events **ret, kn_error *err) {
@@ -48,12 +52,59 @@ bool kn_events_new(uint32_t boot, kn_events **ret, kn_error *err) {
     return true;
 }
 
+static void unmap(kn_events *e) {
+    if (e->packed)
+        munmap(e->packed, e->packed_bytes);
+    e->packed = NULL;
+}
+
+static void free_texts(kn_events *e, size_t i) {
+    kn_event *event = &e->items[i];
+    if (i - e->first < e->packed_count) {
+        if (!--e->packed_count)
+            unmap(e);
+        return;
+    }
+    free(event->subject);
+    free(event->data);
+}
+
+static char *copy_text(char **at, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = memcpy(*at, text, bytes);
+    *at += bytes;
+    return copy;
+}
+
+void kn_events_pack(kn_events *e) {
+    size_t bytes = 0;
+    for (size_t i = e->first; i < e->first + e->count; i++)
+        bytes += strlen(e->items[i].subject) + strlen(e->items[i].data) + 2;
+    if (!bytes || e->packed_count == e->count)
+        return;
+    char *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at = block;
+    if (block == MAP_FAILED)
+        return;
+    for (size_t i = e->first; i < e->first + e->count; i++) {
+        kn_event *event = &e->items[i], old = *event;
+        event->subject = copy_text(&at, old.subject);
+        event->data = copy_text(&at, old.data);
+        if (i - e->first < e->packed_count)
+            continue;
+        free(old.subject);
+        free(old.data);
+    }
+    unmap(e);
+    e->packed = block;
+    e->packed_bytes = bytes;
+    e->packed_count = e->count;
+}
+
 static void drop_oldest(kn_events *e) {
     kn_event *oldest = &e->items[e->first];
     e->bytes -= oldest->bytes;
     e->dropped = oldest->seq;
-    free(oldest->subject);
-    free(oldest->data);
+    free_texts(e, e->first);
     e->first++;
     e->count--;
 }
@@ -76,8 +127,7 @@ static void drop_replaced(kn_events *e, kn_event_kind kind, const char *subject)
         if (old->kind != kind || strcmp(old->subject, subject))
             continue;
         e->bytes -= old->bytes;
-        free(old->subject);
-        free(old->data);
+        free_texts(e, i);
         memmove(old, old + 1, (e->first + e->count - i - 1) * sizeof *old);
         e->count--;
         return;

@@ -5,6 +5,9 @@
  * KN_EVENTS_KEPT events and those of the last KN_EVENTS_KEPT_MS are kept, within KN_EVENTS_BYTES. Of a job's progress
  * and previews only the newest is kept each, in its place in time; those before it have been seen or are of no use.
  *
+ * Their texts lie here and there among all else that comes and goes, and would keep a page of memory each; so in quiet
+ * times they are moved together.
+ *
  * Used by the loop's thread alone. */
 #ifndef KN_STUDIO_EVENTS_H
 #define KN_STUDIO_EVENTS_H
@@ -71,7 +74,10 @@ void kn_events_add(kn_events *e, uint64_t now_ms, kn_event_kind kind, const char
 
 uint64_t kn_events_last(const kn_events *e); /* 0: none yet */
 
-/* The oldest event after `seq`; NULL: there is none. Valid until the next is added. */
+/* Moves the texts of all events together; where there is no memory for it they stay. */
+void kn_events_pack(kn_events *e);
+
+/* The oldest event after `seq`; NULL: there is none. Valid until the next is added, or all are packed. */
 const kn_event *kn_events_after(const kn_events *e, uint64_t seq);
 
 /* Whether there were events after `seq` that are not here any more. */

@@ -99,6 +99,7 @@ static void all_is_quiet(kn_timer *t) {
     kn_studio *s = KN_HOLDER(t, kn_studio, quiet);
     if (s->gives_back)
         return;
+    kn_events_pack(s->events);
     s->gives_back = true;
     s->giving_back.work = give_back;
     s->giving_back.back = gave_back;

@@ -3,6 +3,7 @@
 import calendar
 import hashlib
 import os
+import re
 import socket
 import time
 import unittest
@@ -582,6 +583,29 @@ class Service(Api):
             self.assertNotIn(self.rig.folder.encode(), answer.body)
         self.assertNotIn(canary, self.rig.log)
 
+
+    def last(self, method, path, body=b""):
+        """All that comes to a client that closes its sending side behind its request."""
+        head = (f"{method} /api/v1{path} HTTP/1.1\r\nHost: 127.0.0.1:{self.rig.port}\r\n"
+                f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", self.rig.port), PATIENCE) as client:
+            client.sendall(head.encode() + body)
+            client.shutdown(socket.SHUT_WR)
+            with client.makefile("rb") as answer:
+                return answer.read()
+
+    def test_who_closes_the_sending_side_is_answered(self):
+        answer = self.last("POST", "/jobs", b'{"prompt": "ms=20 steps=5000"}')
+        self.assertTrue(answer.startswith(b"HTTP/1.1 202 "), answer)
+        job = re.search(rb'"id":"(job_\w+)"', answer)[1].decode()
+        for path in ("/status", "/gallery", f"/jobs/{job}", "/jobs?limit=200"):
+            self.assertTrue(self.last("GET", path).startswith(b"HTTP/1.1 200 "), path)
+        whole = self.rig.upload(png(900, 900, 5) + os.urandom(8 << 20))  # more than a socket takes at once
+        self.assertGreater(len(self.last("GET", f"/inputs/{whole}/content")), 8 << 20)
+        for path in (f"/jobs/{job}?wait_ms=60000", "/events", f"/jobs/{job}/events"):  # it has left
+            self.assertNotIn(b'"state":', self.last("GET", path), path)
+        self.rig.post(f"/jobs/{job}/cancel")
 
     def test_what_is_deleted_is_not_to_be_found_in_the_database(self):
         canary = b"canary-that-is-deleted"

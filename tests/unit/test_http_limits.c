@@ -96,6 +96,67 @@ static void a_half_closed_client_has_left(void **state) {
     assert_string_equal(s.r.told, "request 1, aborted 0, end 0");
 }
 
+static void client_sends_its_last(const char *text) {
+    assert_int_equal(rig_put(s.client, text, strlen(text)), strlen(text));
+    shutdown(s.client, SHUT_WR);
+    look();
+}
+
+static void a_half_closed_client_waits_for_what_comes_soon(void **state) {
+    (void)state;
+    client_sends("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    kn_exchange_set_brief(s.r.held, true);
+    client_sends_its_last("");
+    pass(60000);
+    assert_false(s.client_closed);
+    assert_string_equal(s.r.told, "request 1");
+    kn_exchange_reply(s.r.held, &(kn_reply){ .status = 200, .type = "text/plain", .body = "late", .len = 4 });
+    look();
+    assert_ends(s.got, "\r\n\r\nlate");
+    assert_true(s.client_closed);
+    assert_string_equal(s.r.told, "request 1, end 200");
+}
+
+static void it_has_left_when_that_is_taken_back(void **state) {
+    (void)state;
+    client_sends("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    kn_exchange_set_brief(s.r.held, true);
+    client_sends_its_last("");
+    kn_exchange_set_brief(s.r.held, false);
+    look();
+    assert_true(s.client_closed);
+    assert_string_equal(s.r.told, "request 1, end 0");
+}
+
+static void a_half_closed_client_gets_what_is_forwarded_soon(void **state) {
+    (void)state;
+    client_sends("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    kn_exchange_set_brief(s.r.held, true);
+    client_sends_its_last("");
+    rig_forward(&s.r, s.r.held);
+    look();
+    upstream_sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    upstream_sends("0\r\n\r\n");
+    assert_ends(s.got, "0\r\n\r\n");
+    assert_string_equal(s.r.told, "request 1, response 200, complete 0, end 200");
+}
+
+static void all_that_was_sent_before_a_half_close_is_served(void **state) {
+    (void)state;
+    client_sends_its_last("GET /own HTTP/1.1\r\nHost: a\r\n\r\nGET /own HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(s.client_closed);
+    assert_string_equal(s.r.told, "request 1, end 200, request 2, end 200");
+    assert_int_equal(kn_server_connections(s.r.server), 0);
+}
+
+static void a_request_that_is_not_complete_is_none_after_a_half_close(void **state) {
+    (void)state;
+    client_sends("POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhal");
+    client_sends_its_last("f");
+    assert_true(s.client_closed);
+    assert_string_equal(s.r.told, "request 1, end 0");
+}
+
 static void a_client_that_left_before_it_was_served_is_not_served(void **state) {
     (void)state;
     assert_int_equal(rig_put(s.client, GET, strlen(GET)), strlen(GET));
@@ -502,6 +563,11 @@ int main(void) {
         STAGED(a_cut_request_that_is_accepted_all_the_same_has_no_certain_end),
         STAGED(a_request_that_has_its_answer_is_not_cut_any_more),
         STAGED(a_half_closed_client_has_left),
+        STAGED(a_half_closed_client_waits_for_what_comes_soon),
+        STAGED(it_has_left_when_that_is_taken_back),
+        STAGED(a_half_closed_client_gets_what_is_forwarded_soon),
+        STAGED(all_that_was_sent_before_a_half_close_is_served),
+        STAGED(a_request_that_is_not_complete_is_none_after_a_half_close),
         STAGED(a_client_that_left_before_it_was_served_is_not_served),
         STAGED(a_waiting_client_that_leaves_is_never_dispatched),
         STAGED(a_client_that_leaves_before_it_is_dispatched_was_sent_nothing),

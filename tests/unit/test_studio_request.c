@@ -273,6 +273,37 @@ static void of_progress_only_the_newest_is_kept(void **state) {
     kn_events_free(e);
 }
 
+static void events_stay_what_they_are_when_they_are_packed(void **state) {
+    (void)state;
+    kn_events *e;
+    char data[40], subject[20];
+    unsigned seen = 0;
+    assert_true(kn_events_new(1, &e, NULL));
+    kn_events_pack(e); /* there are none */
+    for (unsigned i = 1; i <= KN_EVENTS_KEPT + 500; i++) {
+        snprintf(subject, sizeof subject, "job %u", i);
+        snprintf(data, sizeof data, "{\"number\":%u}", i);
+        kn_event_kind kind = i % 100 == 50 ? KN_EVENT_JOB_PROGRESS : KN_EVENT_JOB_QUEUED;
+        kn_events_add(e, i * (uint64_t)KN_EVENTS_KEPT_MS, kind, subject, data);
+        if (kind == KN_EVENT_JOB_PROGRESS && i % 3 == 0)
+            kn_events_add(e, i * (uint64_t)KN_EVENTS_KEPT_MS, kind, subject, data); /* in its place, packed or not */
+        if (i % 700 == 0 || i % 100 == 50)
+            kn_events_pack(e);
+        if (i % 1400 == 0)
+            kn_events_pack(e); /* nothing is new */
+    }
+    uint64_t seq = kn_events_last(e) - KN_EVENTS_KEPT;
+    for (const kn_event *event; (event = kn_events_after(e, seq)); seen++) {
+        unsigned number = 0;
+        assert_int_equal(sscanf(event->subject, "job %u", &number), 1);
+        snprintf(data, sizeof data, "{\"number\":%u}", number);
+        assert_string_equal(event->data, data);
+        seq = event->seq;
+    }
+    assert_in_range(seen, KN_EVENTS_KEPT - 50, KN_EVENTS_KEPT);
+    kn_events_free(e);
+}
+
 static void large_events_make_room_for_each_other(void **state) {
     (void)state;
     kn_events *e;
@@ -322,6 +353,7 @@ int main(void) {
         cmocka_unit_test(watchers_go_on_where_they_were),
         cmocka_unit_test(the_last_events_are_kept_and_those_of_the_last_minutes),
         cmocka_unit_test(of_progress_only_the_newest_is_kept),
+        cmocka_unit_test(events_stay_what_they_are_when_they_are_packed),
         cmocka_unit_test(large_events_make_room_for_each_other),
         cmocka_unit_test(topics_are_named),
     };

@@ -458,6 +458,8 @@ void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
     c->visit = v;
     v->compat = c;
     snprintf(v->route, sizeof v->route, "compat");
+    if (way->answer)
+        kn_visit_waits(v);
     kn_visit_field(v, "Content-Type", c->type, sizeof c->type);
     if (way->measures)
         kn_visit_send_measured(v, work_read, look_at_next);
