@@ -96,10 +96,8 @@ export function open(place) {
             upscalers.unshift({ value: s.upscaler, label: t("settings.missing", { name: s.upscaler }) });
         fill(
             service,
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.drawing")),
+            card(
+                t("settings.drawing"),
                 choice(
                     "default-preset",
                     t("settings.default_preset"),
@@ -118,10 +116,8 @@ export function open(place) {
                 ),
                 number("memory_override_mib", 0, 1 << 24),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.enlarging")),
+            card(
+                t("settings.enlarging"),
                 field(t("settings.upscaler"), select(upscalers, s.upscaler, save("upscaler")), {
                     hint: t("settings.upscaler_hint"),
                 }),
@@ -135,18 +131,14 @@ export function open(place) {
                     hint: t("settings.upscale_prescale_hint"),
                 }),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.files")),
+            card(
+                t("settings.files"),
                 folder("output_directory", true),
                 folder("model_directory", false),
                 number("keep_inputs_days", 0, 36500),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.privacy")),
+            card(
+                t("settings.privacy"),
                 el("p", {}, t("settings.privacy_text")),
             ),
         );

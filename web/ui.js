@@ -175,6 +175,17 @@ export function choice(name, legend, choices, value, onchange, kind = "") {
     );
 }
 
+// ---- parts of a screen ----
+
+export function card(title, ...content) {
+    return el("section", { class: "card" }, el("h2", {}, title), content);
+}
+
+// In a list of them.
+export function fact(name, ...value) {
+    return [el("dt", {}, name), el("dd", {}, value)];
+}
+
 // ---- states of a screen ----
 
 export function empty(symbol, title, text, ...actions) {
