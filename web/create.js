@@ -278,6 +278,9 @@ export function open(place, detail, header) {
         draft.extend = result.extend ? { picture: picture.id, ...result.extend } : null;
         draft.feather = result.feather;
         rebuild();
+        // The button that opened it was made anew.
+        const card = form.querySelectorAll(".picture")[draft.pictures.indexOf(picture)];
+        card?.querySelector(`[aria-label="${t(`pictures.${mode}`)}"]`)?.focus();
     }
 
     async function takeFiles(files) {

@@ -9,7 +9,7 @@ import { contentOf } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { state } from "./state.js";
 import { t } from "./texts.js";
-import { announce, busily, confirm, field, toast } from "./ui.js";
+import { announce, busily, confirm, cover, field, toast } from "./ui.js";
 
 const SHOWN_PIXELS = 4e6; // of the mask while it is painted; what is sent has all of them
 const ZOOM_MOST = 16,
@@ -506,9 +506,10 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     });
 
     // What was painted in minutes is not to be lost by one key.
+    const isKept = () => !paints || history.strokes.at(-1) === earlier.at(-1);
+    const warn = (event) => !isKept() && event.preventDefault();
     async function leave() {
-        const isKept = !paints || history.strokes.at(-1) === earlier.at(-1);
-        if (isKept || (await confirm(t("editor.leave"), t("editor.leave_text"), t("editor.leave_yes")))) box.close();
+        if (isKept() || (await confirm(t("editor.leave"), t("editor.leave_text"), t("editor.leave_yes")))) box.close();
     }
 
     parts.verdict = el("p", { class: "small", role: "status" });
@@ -576,11 +577,11 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         observer.disconnect();
         cancelAnimationFrame(frame);
         clearTimeout(pause);
-        box.remove();
+        removeEventListener("beforeunload", warn);
         resolve(result);
     });
-    add(document.body, box);
-    box.showModal();
+    addEventListener("beforeunload", warn);
+    cover(box, leave);
     canvas.focus();
     observer.observe(canvas);
     showTools();

@@ -71,6 +71,39 @@ export function busily(f) {
 
 // ---- dialogs ----
 
+const over = []; // what lies over the screen, from the lowest on
+let isFirst = true; // whether Back would leave this page
+
+addEventListener("hashchange", () => {
+    isFirst = false;
+});
+
+// Shows a dialog over the screen until it is closed. Back closes it, by `leave`, before it leaves the screen.
+export function cover(box, leave = () => box.close()) {
+    if (isFirst) history.pushState(null, "");
+    isFirst = false;
+    over.push({ box, leave, address: location.href });
+    box.addEventListener("close", () => {
+        over.splice(
+            over.findIndex((one) => one.box === box),
+            1,
+        );
+        box.remove();
+    });
+    // Whoever follows a link to a screen wants to see that one.
+    box.addEventListener("click", (event) => event.target.closest("a[href^='#']") && leave());
+    document.body.append(box);
+    box.showModal();
+}
+
+// Back has been pressed: the address is again what it was, and what lies on top goes instead.
+addEventListener("popstate", () => {
+    const top = over.findLast((one) => one.box.open);
+    if (!top) return;
+    history.pushState(null, "", top.address);
+    top.leave();
+});
+
 // A modal window. `build` gets what closes it; what it returns is shown. Resolves when it is closed, with what was
 // given to close.
 export function dialog(title, build, { kind = "" } = {}) {
@@ -92,13 +125,9 @@ export function dialog(title, build, { kind = "" } = {}) {
             ),
             build(close),
         );
-        box.addEventListener("close", () => {
-            box.remove();
-            resolve(result);
-        });
-        box.addEventListener("click", (event) => event.target === box && !kind.includes("whole") && close());
-        document.body.append(box);
-        box.showModal();
+        box.addEventListener("close", () => resolve(result));
+        box.addEventListener("click", (event) => event.target === box && close());
+        cover(box);
     });
 }
 
