@@ -73,7 +73,9 @@ export function open(place, detail, header) {
     add(header, button(t("create.new"), startAnew, { symbol: "plus", kind: "quiet" }));
 
     function startAnew() {
-        const before = draft;
+        const before = draft,
+            offer = [...carried.childNodes];
+        turn++;
         draft = emptyDraft();
         rebuild();
         parts.prompt.focus();
@@ -82,6 +84,7 @@ export function open(place, detail, header) {
                 action: t("undo"),
                 act: () => {
                     draft = before;
+                    fill(carried, offer);
                     rebuild();
                 },
             });
@@ -284,15 +287,39 @@ export function open(place, detail, header) {
     }
 
     async function takeFiles(files) {
-        const room = Math.max(0, mostPictures() - draft.pictures.length);
+        const own = turn,
+            taken = [],
+            left = [],
+            refused = [];
         if (!files.length) return;
-        for (const file of files.slice(0, room)) await upload(file).then(takePicture, fail);
-        if (room) announce(t("pictures.added", { n: draft.pictures.length }));
-        const found = await inspect(files[0]);
+        for (const file of files) {
+            if (draft.pictures.length >= mostPictures()) {
+                left.push(file);
+                continue;
+            }
+            const picture = await upload(file).catch(fail);
+            if (own !== turn) return; // begun anew meanwhile
+            if (picture) await takePicture(picture);
+            if (picture) taken.push(picture.name);
+            else refused.push(file);
+        }
+        if (taken.length) announce(t("pictures.added", { n: draft.pictures.length }));
+        const found = refused.includes(files[0]) ? null : await inspect(files[0]);
+        if (own !== turn) return;
         if (found) offerSettings(found);
         // One that only tells its settings needs no room.
-        if (files.length > Math.max(room, found ? 1 : 0))
-            toast(mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"), { kind: "warn" });
+        if (found && left[0] === files[0]) left.shift();
+        if (left.length)
+            toast(
+                [
+                    taken.length && t("pictures.taken", { names: taken.join(", ") }),
+                    t("pictures.left", { n: left.length }),
+                    mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"),
+                ]
+                    .filter(Boolean)
+                    .join(" "),
+                { kind: "warn", seconds: 8 },
+            );
     }
 
     // The picture says how it was made.
