@@ -257,6 +257,7 @@ function makeProfile(roles) {
                 t("models.save"),
                 busily(async () => {
                     try {
+                        if (!/^[a-z0-9._-]+$/.test(name.value.trim())) throw new Error(t("models.name_hint"));
                         const files = [...roles].map(([path, role]) => ({ role, path }));
                         await call("PUT", `models/${encodeURIComponent(name.value.trim())}`, {
                             json: { model, files, ...(title.value.trim() && { title: title.value.trim() }) },

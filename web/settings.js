@@ -7,7 +7,7 @@ import { readModels, readSettings } from "./live.js";
 import { applyTheme, theme, themes } from "./look.js";
 import { state, watch } from "./state.js";
 import { t } from "./texts.js";
-import { busily, choice, explain, field, loading, select, toast, toggle } from "./ui.js";
+import { busily, card, choice, complain, explain, field, loading, select, toast, toggle } from "./ui.js";
 import { openGuide } from "./guide.js";
 
 const MEMORY = ["auto", "12gb", "16gb", "24gb", "32gb"];
@@ -76,7 +76,11 @@ export function open(place) {
             max: String(max),
             step,
             value: String(state.settings[name]),
-            onchange: () => input.checkValidity() && input.value && save(name, Number)(input.value),
+            onchange: () => {
+                const good = input.value && input.checkValidity();
+                complain(input, good ? "" : t(step === "1" ? "number.wrong" : "number.off", { min, max, step }));
+                if (good) save(name, Number)(input.value);
+            },
         });
         return field(t(`settings.${name}`), input, { hint: t(`settings.${name}_hint`) });
     }

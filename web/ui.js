@@ -161,6 +161,24 @@ export function field(label, control, { hint = "", kind = "" } = {}) {
     );
 }
 
+// What is wrong with a control's value, beside it; "": nothing.
+export function complain(control, message) {
+    const id = `${control.id}-wrong`,
+        told = control.parentNode.querySelector(".wrong"),
+        others = (control.getAttribute("aria-describedby") ?? "").split(" ").filter((one) => one && one !== id);
+    if ((told?.textContent ?? "") === message) return;
+    told?.remove();
+    if (message) {
+        control.after(el("p", { class: "wrong", id }, message));
+        others.unshift(id);
+        control.setAttribute("aria-invalid", "true");
+    } else {
+        control.removeAttribute("aria-invalid");
+    }
+    if (others.length) control.setAttribute("aria-describedby", others.join(" "));
+    else control.removeAttribute("aria-describedby");
+}
+
 export function toggle(label, checked, onchange, { hint = "" } = {}) {
     const input = el("input", { type: "checkbox", role: "switch", checked, onchange: () => onchange(input.checked) });
     const line = el("label", { class: "toggle" }, input, el("span", {}, label));
