@@ -89,6 +89,10 @@ class Page(BrowserCase):
             expect(page.locator("dialog")).to_have_count(0)
             shot(page, "create")
 
+    def test_something_is_seen_before_any_script_has_come(self):
+        with Serve() as rig, self.visit(rig, enters=False, java_script_enabled=False) as page:
+            expect(page.locator(".brand span")).to_be_in_viewport()
+
     def test_a_wrong_token_is_refused_in_words(self):
         with Serve() as rig, self.visit(rig, enters=False, may_complain=True) as page:
             page.fill("#token", "x" * 32)
