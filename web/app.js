@@ -176,6 +176,7 @@ watch("connection", showConnection);
 await takeSession();
 await start();
 show(true);
-addEventListener("hashchange", () => show());
+// Not where Back has closed what lay over the screen, which leaves the address as it was (ui.js).
+addEventListener("hashchange", (event) => event.newURL === location.href && show());
 for (const name of ["dragover", "drop"]) addEventListener(name, refuseFile);
 guideIfNew();

@@ -2,19 +2,37 @@
 
 import { order } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { changedPicture, draftOf, emptyDraft, hasFixedSize, keepDraft, keptDraft, requestOf, SHAPES } from "./draft.js";
-import { bytes, duration, isSeed, ratio, size } from "./format.js";
+import {
+    changedPicture,
+    draftOf,
+    emptyDraft,
+    hasFixedSize,
+    keepDraft,
+    keptDraft,
+    requestOf,
+    SHAPES,
+    wrongOf,
+} from "./draft.js";
+import { bytes, duration, ratio, size } from "./format.js";
 import { ACCEPT, contentOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { makeStage } from "./stage.js";
 import { state, takeJob, watch } from "./state.js";
 import { t } from "./texts.js";
-import { announce, busily, choice, explain, fail, field, note, notes, select, toast, toggle } from "./ui.js";
+import { announce, busily, choice, complain, explain, fail, field, note, notes, select, toast, toggle } from "./ui.js";
 import { editArea } from "./editor.js";
 import { itemActions, recentStrip } from "./parts.js";
 
 const PLAN_PAUSE_MS = 200;
 const EXAMPLES = ["example.1", "example.2", "example.3"];
+// What the service calls the fields that it finds something wrong with.
+const POINTERS = {
+    "/prompt": "prompt",
+    "/negative_prompt": "negative",
+    "/size/width": "width",
+    "/size/height": "height",
+    "/sampler": "sampler",
+};
 
 let draft = keptDraft(),
     job = "",
@@ -60,28 +78,40 @@ function needsArea() {
 // ---- the screen ----
 
 export function open(place, detail, header) {
-    const form = el("form", { class: "composer card", onsubmit: submit, "aria-label": t("create.form") });
+    // What is wrong with a field is said here, not by the browser.
+    const form = el("form", {
+        class: "composer card",
+        onsubmit: submit,
+        novalidate: true,
+        "aria-label": t("create.form"),
+    });
     const stage = makeStage({ actions: itemActions, idle });
     const strip = recentStrip();
     const parts = {},
         carried = el("div", { class: "carried" });
     let pause = 0,
         planning = null,
-        verdict = null;
+        verdict = null,
+        controls = {}, // of the fields in which something may be wrong, by their names in the draft
+        turn = 0;
 
     add(place, form, el("div", { class: "seen" }, stage.element, strip.element));
     add(header, button(t("create.new"), startAnew, { symbol: "plus", kind: "quiet" }));
 
     function startAnew() {
-        const before = draft;
+        const before = draft,
+            offer = [...carried.childNodes];
+        turn++;
         draft = emptyDraft();
+        fill(carried);
         rebuild();
-        parts.prompt.focus();
-        if (before.prompt || before.pictures.length)
+        controls.prompt.focus();
+        if (before.prompt || before.pictures.length || offer.length)
             toast(t("create.cleared"), {
                 action: t("undo"),
                 act: () => {
                     draft = before;
+                    fill(carried, offer);
                     rebuild();
                 },
             });
@@ -101,9 +131,9 @@ export function open(place, detail, header) {
                     button(
                         t(key),
                         () => {
-                            draft.prompt = parts.prompt.value = t(key);
+                            draft.prompt = controls.prompt.value = t(key);
                             changed();
-                            parts.prompt.focus();
+                            controls.prompt.focus();
                         },
                         { kind: "quiet" },
                     ),
@@ -125,7 +155,7 @@ export function open(place, detail, header) {
                 if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
             },
         });
-        parts.prompt = prompt;
+        controls = { prompt };
         parts.verdict = el("div", { class: "verdict", "aria-live": "polite" });
         parts.go = el(
             "button",
@@ -278,18 +308,45 @@ export function open(place, detail, header) {
         draft.extend = result.extend ? { picture: picture.id, ...result.extend } : null;
         draft.feather = result.feather;
         rebuild();
+        // The button that opened it was made anew.
+        const card = form.querySelectorAll(".picture")[draft.pictures.indexOf(picture)];
+        card?.querySelector(`[aria-label="${t(`pictures.${mode}`)}"]`)?.focus();
     }
 
     async function takeFiles(files) {
-        const room = Math.max(0, mostPictures() - draft.pictures.length);
+        const own = turn,
+            taken = [],
+            left = [],
+            refused = [];
         if (!files.length) return;
-        for (const file of files.slice(0, room)) await upload(file).then(takePicture, fail);
-        if (room) announce(t("pictures.added", { n: draft.pictures.length }));
-        const found = await inspect(files[0]);
+        for (const file of files) {
+            if (draft.pictures.length >= mostPictures()) {
+                left.push(file);
+                continue;
+            }
+            const picture = await upload(file).catch(fail);
+            if (own !== turn) return; // begun anew meanwhile
+            if (picture) await takePicture(picture);
+            if (picture) taken.push(picture.name);
+            else refused.push(file);
+        }
+        if (taken.length) announce(t("pictures.added", { n: draft.pictures.length }));
+        const found = refused.includes(files[0]) ? null : await inspect(files[0]);
+        if (own !== turn) return;
         if (found) offerSettings(found);
         // One that only tells its settings needs no room.
-        if (files.length > Math.max(room, found ? 1 : 0))
-            toast(mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"), { kind: "warn" });
+        if (found && left[0] === files[0]) left.shift();
+        if (left.length)
+            toast(
+                [
+                    taken.length && t("pictures.taken", { names: taken.join(", ") }),
+                    t("pictures.left", { n: left.length }),
+                    mostPictures() ? t("pictures.full", { n: mostPictures() }) : t("pictures.none"),
+                ]
+                    .filter(Boolean)
+                    .join(" "),
+                { kind: "warn", seconds: 8 },
+            );
     }
 
     // The picture says how it was made.
@@ -299,12 +356,11 @@ export function open(place, detail, header) {
             isOther = recipe?.profile && recipe.profile !== model;
         const use = async () => {
             await useRequest(recipe);
-            fill(carried);
-            parts.prompt.focus();
+            leave();
         };
         const leave = () => {
             fill(carried);
-            parts.prompt.focus();
+            controls.prompt.focus();
         };
         fill(
             carried,
@@ -376,17 +432,15 @@ export function open(place, detail, header) {
             spellcheck: "false",
             value: draft.seed,
             placeholder: t("create.seed_random"),
-            maxlength: "19",
-            oninput: () => {
-                edit("seed", seed.value.trim());
-                seed.toggleAttribute("aria-invalid", Boolean(draft.seed) && !isSeed(draft.seed));
-            },
+            maxlength: "100", // more than any has: what was cut off would be another seed
+            oninput: () => edit("seed", seed.value.trim()),
         });
-        const negative = el("textarea", {
+        controls.seed = seed;
+        const negative = (controls.negative = el("textarea", {
             rows: 2,
             value: draft.negative,
             oninput: () => edit("negative", negative.value),
-        });
+        }));
         const sizes = ["preset", "1k", "1.5k", "2k", ...(draft.pictures.length ? ["source"] : []), "custom"].map(
             (mode) => ({ value: mode, label: t(`size.${mode}`) }),
         );
@@ -407,13 +461,17 @@ export function open(place, detail, header) {
         parts.sizes = changedPicture(draft)
             ? null
             : select(sizes, draft.sizeMode, (value) => editAll("sizeMode", value));
-        parts.samplers = select(samplers, draft.sampler, (value) => edit("sampler", value));
+        parts.samplers = controls.sampler = select(samplers, draft.sampler, (value) => edit("sampler", value));
         parts.factors = hasFixedSize(draft)
             ? null
             : select(factors, String(draft.factor), (value) => editAll("factor", Number(value)));
         parts.more = el(
             "details",
-            { class: "advanced", open: Boolean(parts.more?.open), ontoggle: probe },
+            {
+                class: "advanced",
+                open: parts.more?.open ?? wrongOf(draft, limits()).size > 0,
+                ontoggle: probe,
+            },
             el("summary", {}, icon("down"), t("create.advanced")),
             el(
                 "div",
@@ -470,12 +528,13 @@ export function open(place, detail, header) {
             min: String(min),
             max: String(max),
             value: String(draft[name]),
-            oninput: () => input.checkValidity() && input.value && edit(name, Number(input.value)),
+            oninput: () => edit(name, input.value && Number(input.value)), // as it is written, whatever it is
         });
+        controls[name] = input;
         return input;
     }
 
-    const side = (name) => number(name, limits().min_side ?? 16, limits().max_side ?? 16384);
+    const side = (name) => number(name, limits().min_side, limits().max_side);
 
     // ---- what the planner says ----
 
@@ -483,8 +542,20 @@ export function open(place, detail, header) {
         keepDraft(draft);
         clearTimeout(pause);
         planning?.abort();
+        const wrong = [...wrongOf(draft, limits())].map(([name, [key, values]]) => [name, t(key, values)]);
+        if (wrong.length) {
+            const refusals = wrong.map(([name, why]) => t("create.wrong", { name: t(`create.${name}`), why }));
+            verdict = { plan: null, refusal: refusals.join(" ") };
+            showVerdict();
+        } else {
+            pause = setTimeout(plan, PLAN_PAUSE_MS);
+        }
+        showWrong(new Map(wrong));
         setGo();
-        pause = setTimeout(plan, PLAN_PAUSE_MS);
+    }
+
+    function showWrong(wrong) {
+        for (const [name, control] of Object.entries(controls)) complain(control, wrong.get(name) ?? "");
     }
 
     async function plan() {
@@ -497,6 +568,7 @@ export function open(place, detail, header) {
                 : await planOf(requestOf(draft), own.signal);
             if (own.signal.aborted) return;
             showVerdict();
+            showWrong(new Map([[POINTERS[verdict.pointer], verdict.refusal]]));
             setGo();
             await probe();
         } catch (error) {
@@ -541,25 +613,21 @@ export function open(place, detail, header) {
                     .filter(Boolean)
                     .join(" · "),
             ),
-            notes(plan.notes),
+            draft.prompt.trim() ? notes(plan.notes) : note(t("create.no_prompt")),
         );
     }
 
     function setGo() {
-        const bad = draft.seed && !isSeed(draft.seed);
-        parts.go.disabled = !draft.prompt.trim() || Boolean(bad) || (verdict !== null && verdict.refusal !== null);
-        parts.go.title = !draft.prompt.trim()
-            ? t("create.no_prompt")
-            : bad
-              ? t("create.bad_seed")
-              : (verdict?.refusal ?? "");
+        const refusal = draft.prompt.trim() ? (verdict?.refusal ?? "") : t("create.no_prompt");
+        parts.go.disabled = Boolean(refusal);
+        parts.go.title = refusal;
     }
 
     // What the planner would refuse is not offered: each choice is tried as it would be with all else as it is.
     async function probe() {
         const own = planning,
             open = parts.more.open;
-        if (!verdict) return;
+        if (!verdict || !own) return;
         for (const [group, name] of [
             [parts.presets, "preset"],
             [parts.shapes, "shape"],
@@ -571,15 +639,23 @@ export function open(place, detail, header) {
             for (const option of options) {
                 const value = name === "factor" ? Number(option.value) : option.value;
                 if (value === draft[name] || (name === "sizeMode" && value === "custom")) continue;
-                // Where nothing goes yet, it is not this choice that is wrong.
-                const asked = verdict.refusal ? verdict : requestOf({ ...draft, [name]: value });
-                const found = asked === verdict ? {} : await planOf(asked, own.signal).catch(() => null);
+                // Where nothing goes yet, it is not this choice that is wrong; and the words do not matter.
+                const found = verdict.refusal
+                    ? {}
+                    : isTooLarge(name, value)
+                      ? { refusal: t("enlarge.most", { n: limits().max_side }) }
+                      : await planOf(requestOf({ ...draft, prompt: "", [name]: value }), own.signal).catch(() => null);
                 if (own.signal.aborted || !found) return;
                 const refusal = found.refusal;
                 option.disabled = Boolean(refusal);
                 (option.closest("label") ?? option).title = refusal ?? "";
             }
         }
+    }
+
+    function isTooLarge(name, value) {
+        const { working_width: width, working_height: height } = verdict.plan;
+        return name === "factor" && Math.max(width, height) * value > limits().max_side;
     }
 
     async function submit(event) {
@@ -626,7 +702,7 @@ export function open(place, detail, header) {
 
     const listeners = { paste: onpaste, dragover: ondragover, dragleave: ondragleave, drop: ondrop };
     for (const [name, f] of Object.entries(listeners)) document.addEventListener(name, f);
-    const ends = [watch("models", rebuild), watch("settings", changed), watch("everything", plan)];
+    const ends = [watch("models", rebuild), watch("settings everything", changed)];
     current = { rebuild };
     rebuild();
     if (job)

@@ -6,9 +6,16 @@ import { readStatus } from "./live.js";
 import { bytes, date } from "./format.js";
 import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
-import { busily, failure, loading, toast } from "./ui.js";
+import { busily, card, fact, failure, loading, toast } from "./ui.js";
 
 const SYMBOLS = { ok: "check", warning: "warning", error: "warning", skipped: "minus" };
+
+const line = (cells, name, options) =>
+    el(
+        "tr",
+        {},
+        cells.map((cell) => el(name, options, cell)),
+    );
 
 function table(heads, rows) {
     return el(
@@ -17,25 +24,11 @@ function table(heads, rows) {
         el(
             "table",
             {},
-            el(
-                "thead",
-                {},
-                el(
-                    "tr",
-                    {},
-                    heads.map((head) => el("th", { scope: "col" }, head)),
-                ),
-            ),
+            el("thead", {}, line(heads, "th", { scope: "col" })),
             el(
                 "tbody",
                 {},
-                rows.map((row) =>
-                    el(
-                        "tr",
-                        {},
-                        row.map((cell) => el("td", {}, cell)),
-                    ),
-                ),
+                rows.map((row) => line(row, "td")),
             ),
         ),
     );
@@ -84,23 +77,11 @@ export function open(place, detail, header) {
             el(
                 "dl",
                 {},
-                el("dt", {}, t("diagnostics.version")),
-                el("dd", {}, s.version),
-                el("dt", {}, t("diagnostics.since")),
-                el("dd", {}, date(s.started_at, locale)),
-                el("dt", {}, t("diagnostics.device")),
-                el("dd", {}, [e.device?.name, e.backend.toUpperCase()].filter(Boolean).join(" · ")),
-                el("dt", {}, t("diagnostics.queue")),
-                el(
-                    "dd",
-                    {},
-                    t("diagnostics.queue_text", {
-                        running: s.queue.running,
-                        queued: s.queue.queued,
-                        limit: s.queue.limit,
-                    }),
-                ),
-                e.reason && [el("dt", {}, t("diagnostics.reason")), el("dd", {}, el("code", {}, e.reason))],
+                fact(t("diagnostics.version"), s.version),
+                fact(t("diagnostics.since"), date(s.started_at, locale)),
+                fact(t("diagnostics.device"), [e.device?.name, e.backend.toUpperCase()].filter(Boolean).join(" · ")),
+                fact(t("diagnostics.queue"), t("diagnostics.queue_text", s.queue)),
+                e.reason && fact(t("diagnostics.reason"), el("code", {}, e.reason)),
             ),
             el(
                 "div",
@@ -118,10 +99,8 @@ export function open(place, detail, header) {
     function show(d) {
         fill(
             checks,
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("diagnostics.checks")),
+            card(
+                t("diagnostics.checks"),
                 el(
                     "ul",
                     { class: "checks" },
@@ -140,10 +119,8 @@ export function open(place, detail, header) {
                     ),
                 ),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("diagnostics.devices")),
+            card(
+                t("diagnostics.devices"),
                 table(
                     [t("diagnostics.name"), t("diagnostics.address"), t("diagnostics.memory")],
                     d.devices.map((one) => [
@@ -153,10 +130,8 @@ export function open(place, detail, header) {
                     ]),
                 ),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("diagnostics.speed")),
+            card(
+                t("diagnostics.speed"),
                 d.speed.length
                     ? table(
                           [
@@ -174,17 +149,15 @@ export function open(place, detail, header) {
                       )
                     : el("p", { class: "muted" }, t("diagnostics.no_speed")),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("diagnostics.errors")),
+            card(
+                t("diagnostics.errors"),
                 d.recent_errors.length
                     ? table(
                           [t("diagnostics.when"), t("diagnostics.code"), t("diagnostics.instance")],
                           d.recent_errors.map((one) => [
                               date(one.at, locale),
                               el("code", {}, one.code),
-                              one.instance,
+                              el("span", { class: "break" }, one.instance),
                           ]),
                       )
                     : el("p", { class: "muted" }, t("diagnostics.no_errors")),

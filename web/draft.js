@@ -101,6 +101,27 @@ export function requestOf(draft) {
     };
 }
 
+// ---- what cannot be as it is written ----
+
+const isWhole = (n, min, max) => Number.isInteger(n) && n >= min && n <= max;
+
+// By the names of the fields that are seen: what is to be said of each, as t() takes it.
+export function wrongOf(draft, limits) {
+    const wrong = new Map(),
+        longest = (limits.max_prompt_bytes ?? Infinity) / 4, // of a character
+        sides = { min: limits.min_side ?? 1, max: limits.max_side ?? Infinity };
+    for (const name of ["prompt", "negative"])
+        if (draft[name].length > longest && [...draft[name].trim()].length > longest)
+            wrong.set(name, ["create.too_long", { max: longest }]);
+    if (draft.seed && !isSeed(draft.seed)) wrong.set("seed", ["create.bad_seed"]);
+    if (draft.sizeMode === "custom" && !changedPicture(draft))
+        for (const name of ["width", "height"])
+            if (!isWhole(draft[name], sides.min, sides.max)) wrong.set(name, ["number.wrong", sides]);
+    if (draft.format !== "png" && !isWhole(draft.quality, 1, 100))
+        wrong.set("quality", ["number.wrong", { min: 1, max: 100 }]);
+    return wrong;
+}
+
 // The nearest of the shapes that are offered, or none.
 function shapeLike(text) {
     return SHAPES.find((shape) => Math.abs(ratio(shape) - ratio(text)) < 0.01) ?? "";

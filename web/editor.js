@@ -9,11 +9,10 @@ import { contentOf } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { state } from "./state.js";
 import { t } from "./texts.js";
-import { announce, busily, confirm, field, toast } from "./ui.js";
+import { announce, busily, confirm, cover, field, toast } from "./ui.js";
 
 const SHOWN_PIXELS = 4e6; // of the mask while it is painted; what is sent has all of them
 const ZOOM_MOST = 16,
-    SIDE_MAX = 8192,
     FEATHER = { paint: { usual: 4, most: 64 }, extend: { usual: 40, most: 128 } },
     PLAN_PAUSE_MS = 200;
 
@@ -85,7 +84,8 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     const own = (mode === "paint" ? draft.area : draft.extend)?.picture === picture.id;
     const history = makeHistory(earlier);
     const sides = { left: 0, right: 0, top: 0, bottom: 0, ...(draft.extend?.picture === picture.id && draft.extend) };
-    const pointers = new Map();
+    const pointers = new Map(),
+        most = state.capabilities.limits.max_side;
     let tool = "brush",
         radius = Math.max(4, Math.round(Math.min(width, height) / 16)),
         grow = firstGrow,
@@ -303,7 +303,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     }
 
     function setSide(side, pixels) {
-        sides[side] = Math.min(SIDE_MAX, Math.max(0, Math.round(pixels) || 0));
+        sides[side] = Math.min(most, Math.max(0, Math.round(pixels) || 0));
         parts[side].value = String(sides[side]);
         soon();
         verdict();
@@ -445,7 +445,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 parts[side] = el("input", {
                     type: "number",
                     min: "0",
-                    max: String(SIDE_MAX),
+                    max: String(most),
                     step: "16",
                     value: String(sides[side]),
                     onchange: () => {
@@ -480,7 +480,12 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         pause = setTimeout(async () => {
             const grows = SIDES.some((side) => sides[side] > 0);
             const wish = { ...draft, area: null, extend: grows ? { picture: picture.id, ...sides } : null };
-            const found = grows ? await planOf(requestOf(wish)).catch(() => null) : null;
+            const { width: wide, height: high } = frameBox();
+            const found = !grows
+                ? null
+                : Math.max(wide, high) > most
+                  ? { refusal: t("enlarge.most", { n: most }) } // which need not be asked
+                  : await planOf(requestOf(wish)).catch(() => null);
             fill(
                 parts.verdict,
                 !found
@@ -506,9 +511,10 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     });
 
     // What was painted in minutes is not to be lost by one key.
+    const isKept = () => !paints || history.strokes.at(-1) === earlier.at(-1);
+    const warn = (event) => !isKept() && event.preventDefault();
     async function leave() {
-        const isKept = !paints || history.strokes.at(-1) === earlier.at(-1);
-        if (isKept || (await confirm(t("editor.leave"), t("editor.leave_text"), t("editor.leave_yes")))) box.close();
+        if (isKept() || (await confirm(t("editor.leave"), t("editor.leave_text"), t("editor.leave_yes")))) box.close();
     }
 
     parts.verdict = el("p", { class: "small", role: "status" });
@@ -576,11 +582,11 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         observer.disconnect();
         cancelAnimationFrame(frame);
         clearTimeout(pause);
-        box.remove();
+        removeEventListener("beforeunload", warn);
         resolve(result);
     });
-    add(document.body, box);
-    box.showModal();
+    addEventListener("beforeunload", warn);
+    cover(box, leave);
     canvas.focus();
     observer.observe(canvas);
     showTools();

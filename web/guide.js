@@ -84,6 +84,7 @@ export async function openGuide() {
                 );
                 const draw = busily(async () => {
                     try {
+                        if (!text.value.trim()) throw new Error(t("create.no_prompt"));
                         const job = await order("jobs", { prompt: text.value.trim() });
                         takeJob(job);
                         picture(job);

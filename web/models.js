@@ -13,6 +13,7 @@ import {
     dialog,
     empty,
     explain,
+    fact,
     failure,
     field,
     loading,
@@ -256,6 +257,7 @@ function makeProfile(roles) {
                 t("models.save"),
                 busily(async () => {
                     try {
+                        if (!/^[a-z0-9._-]+$/.test(name.value.trim())) throw new Error(t("models.name_hint"));
                         const files = [...roles].map(([path, role]) => ({ role, path }));
                         await call("PUT", `models/${encodeURIComponent(name.value.trim())}`, {
                             json: { model, files, ...(title.value.trim() && { title: title.value.trim() }) },
@@ -298,14 +300,10 @@ function acceptLicence(entry) {
             el(
                 "dl",
                 {},
-                el("dt", {}, t("models.licence")),
-                el("dd", {}, outside(entry.license_page, entry.license)),
-                el("dt", {}, t("models.size")),
-                el("dd", {}, bytes(entry.bytes)),
-                el("dt", {}, t("models.for")),
-                el("dd", {}, t(`role.${entry.role}`)),
-                el("dt", {}, "SHA-256"),
-                el("dd", {}, el("code", { class: "break" }, entry.sha256)),
+                fact(t("models.licence"), outside(entry.license_page, entry.license)),
+                fact(t("models.size"), bytes(entry.bytes)),
+                fact(t("models.for"), t(`role.${entry.role}`)),
+                fact("SHA-256", el("code", { class: "break" }, entry.sha256)),
             ),
             el("label", { class: "toggle" }, box, el("span", {}, t("models.agree", { licence: entry.license }))),
             el(

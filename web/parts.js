@@ -7,8 +7,7 @@ import { state, takeJob, tell, watch } from "./state.js";
 import { t } from "./texts.js";
 import { busily, choice, dialog, explain, fail, field, select, toast } from "./ui.js";
 
-const RECENT = 12,
-    SIDE_MAX = 8192;
+const RECENT = 12;
 
 // One size everywhere: each is made once.
 export const thumbnail = (item) => `${item.thumbnail_url}?size=320`;
@@ -69,7 +68,8 @@ export function downloadLink(item) {
 
 // Larger: which upscaler, and how much. What would be larger than is allowed is not offered.
 export function enlarge(item) {
-    const upscalers = (state.capabilities?.upscalers ?? []).filter((one) => one.installed);
+    const upscalers = (state.capabilities?.upscalers ?? []).filter((one) => one.installed),
+        most = state.capabilities?.limits.max_side ?? Infinity;
     let upscaler = upscalers.some((one) => one.id === state.settings?.upscaler)
         ? state.settings.upscaler
         : upscalers[0]?.id;
@@ -77,7 +77,7 @@ export function enlarge(item) {
         value: String(n),
         label: `${n}×`,
         small: `${Math.round(item.width * n)} × ${Math.round(item.height * n)}`,
-        refused: Math.max(item.width, item.height) * n > SIDE_MAX ? t("enlarge.most", { n: SIDE_MAX }) : "",
+        refused: Math.max(item.width, item.height) * n > most ? t("enlarge.most", { n: most }) : "",
     }));
     let factor =
         factors.find((one) => !one.refused && one.value === "2")?.value ?? factors.find((one) => !one.refused)?.value;

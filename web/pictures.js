@@ -4,8 +4,10 @@ import { blob, call, get } from "./api.js";
 import { bytes } from "./format.js";
 import { state } from "./state.js";
 import { t } from "./texts.js";
+import { explain } from "./ui.js";
 
 const TYPES = ["image/png", "image/jpeg", "image/webp"];
+const HEADS = [/^\x89PNG\r\n\x1a\n/, /^\xff\xd8\xff/, /^RIFF....WEBP/s];
 export const ACCEPT = TYPES.join(",");
 
 export const contentOf = (id) => `/api/v1/inputs/${id}/content`;
@@ -14,12 +16,28 @@ function shown(input, name) {
     return { id: input.input_id, name, width: input.width, height: input.height };
 }
 
-// Sends a file; what it is, the service says.
+// By what it begins with; its name may say anything. "": none that is taken here.
+async function typeOf(file) {
+    const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
+    return TYPES.find((type, i) => HEADS[i].test(head)) ?? "";
+}
+
+// What the service says of a file is the end of a sentence, or a sentence.
+const refusal = (name, why) =>
+    t(/^(is|has|cannot) /.test(why) ? "pictures.refused" : "pictures.refused_since", { name, why });
+
+// Sends a file; what it is, the service says. What is known before is not asked.
 export async function upload(file, name = file.name || t("pictures.pasted")) {
     const most = state.capabilities?.limits.max_input_bytes ?? Infinity;
+    if (!file.size) throw new Error(t("pictures.empty", { name }));
     if (file.size > most) throw new Error(t("pictures.large", { name, most: bytes(most) }));
-    if (!TYPES.includes(file.type)) throw new Error(t("pictures.type", { name }));
-    return shown(await call("POST", "inputs", { body: file, type: file.type }), name);
+    const type = await typeOf(file);
+    if (!type) throw new Error(t("pictures.type", { name }));
+    try {
+        return shown(await call("POST", "inputs", { body: file, type }), name);
+    } catch (error) {
+        throw error.code === "input_invalid" ? new Error(refusal(name, explain(error))) : error;
+    }
 }
 
 // A picture of the gallery becomes one that a job can work on.
@@ -39,9 +57,10 @@ export async function knownInputs(ids) {
 
 // What a picture file says of how it was made: a recipe, or why there is none for it; null: nothing.
 export async function inspect(file) {
-    if (!TYPES.includes(file.type)) return null;
     try {
-        const found = await call("POST", "recipes/inspect", { body: file, type: file.type });
+        const type = await typeOf(file);
+        if (!type) return null;
+        const found = await call("POST", "recipes/inspect", { body: file, type });
         return found.recipe || found.unsupported.length ? found : null;
     } catch {
         return null; // that it cannot be used, the upload says

@@ -9,15 +9,17 @@ const kept = new Map();
 // Another model, other settings: everything may be different now.
 watch("models settings everything", () => kept.clear());
 
-// { plan, refusal }: refusal is null, or why such a job would not be accepted.
+// { plan, refusal, pointer }: refusal is null, or why such a job would not be accepted, for what pointer names.
 export async function planOf(request, signal) {
     const key = JSON.stringify(request);
     if (kept.has(key)) return kept.get(key);
     let verdict;
     try {
-        // The planner does not look at what the words are, but wants some.
+        // There must be some words for it to be looked at.
         const plan = await post("plan", { ...request, prompt: request.prompt || "?" }, { signal });
-        verdict = { plan, refusal: plan.blocking[0]?.message ?? null };
+        const [first] = plan.blocking;
+        const pointer = first?.code.startsWith("prompt_") ? "/prompt" : "";
+        verdict = { plan, refusal: first?.message ?? null, pointer };
     } catch (error) {
         if (error.status !== 422 && error.status !== 409) throw error;
         verdict = { plan: null, refusal: error.detail || error.reason || error.title, pointer: error.pointer };

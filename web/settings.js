@@ -7,7 +7,7 @@ import { readModels, readSettings } from "./live.js";
 import { applyTheme, theme, themes } from "./look.js";
 import { state, watch } from "./state.js";
 import { t } from "./texts.js";
-import { busily, choice, explain, field, loading, select, toast, toggle } from "./ui.js";
+import { busily, card, choice, complain, explain, field, loading, select, toast, toggle } from "./ui.js";
 import { openGuide } from "./guide.js";
 
 const MEMORY = ["auto", "12gb", "16gb", "24gb", "32gb"];
@@ -76,7 +76,11 @@ export function open(place) {
             max: String(max),
             step,
             value: String(state.settings[name]),
-            onchange: () => input.checkValidity() && input.value && save(name, Number)(input.value),
+            onchange: () => {
+                const good = input.value && input.checkValidity();
+                complain(input, good ? "" : t(step === "1" ? "number.wrong" : "number.off", { min, max, step }));
+                if (good) save(name, Number)(input.value);
+            },
         });
         return field(t(`settings.${name}`), input, { hint: t(`settings.${name}_hint`) });
     }
@@ -96,10 +100,8 @@ export function open(place) {
             upscalers.unshift({ value: s.upscaler, label: t("settings.missing", { name: s.upscaler }) });
         fill(
             service,
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.drawing")),
+            card(
+                t("settings.drawing"),
                 choice(
                     "default-preset",
                     t("settings.default_preset"),
@@ -118,10 +120,8 @@ export function open(place) {
                 ),
                 number("memory_override_mib", 0, 1 << 24),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.enlarging")),
+            card(
+                t("settings.enlarging"),
                 field(t("settings.upscaler"), select(upscalers, s.upscaler, save("upscaler")), {
                     hint: t("settings.upscaler_hint"),
                 }),
@@ -135,18 +135,14 @@ export function open(place) {
                     hint: t("settings.upscale_prescale_hint"),
                 }),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.files")),
+            card(
+                t("settings.files"),
                 folder("output_directory", true),
                 folder("model_directory", false),
                 number("keep_inputs_days", 0, 36500),
             ),
-            el(
-                "section",
-                { class: "card" },
-                el("h2", {}, t("settings.privacy")),
+            card(
+                t("settings.privacy"),
                 el("p", {}, t("settings.privacy_text")),
             ),
         );

@@ -71,6 +71,39 @@ export function busily(f) {
 
 // ---- dialogs ----
 
+const over = []; // what lies over the screen, from the lowest on
+let isFirst = true; // whether Back would leave this page
+
+addEventListener("hashchange", () => {
+    isFirst = false;
+});
+
+// Shows a dialog over the screen until it is closed. Back closes it, by `leave`, before it leaves the screen.
+export function cover(box, leave = () => box.close()) {
+    if (isFirst) history.pushState(null, "");
+    isFirst = false;
+    over.push({ box, leave, address: location.href });
+    box.addEventListener("close", () => {
+        over.splice(
+            over.findIndex((one) => one.box === box),
+            1,
+        );
+        box.remove();
+    });
+    // Whoever follows a link to a screen wants to see that one.
+    box.addEventListener("click", (event) => event.target.closest("a[href^='#']") && leave());
+    document.body.append(box);
+    box.showModal();
+}
+
+// Back has been pressed: the address is again what it was, and what lies on top goes instead.
+addEventListener("popstate", () => {
+    const top = over.findLast((one) => one.box.open);
+    if (!top) return;
+    history.pushState(null, "", top.address);
+    top.leave();
+});
+
 // A modal window. `build` gets what closes it; what it returns is shown. Resolves when it is closed, with what was
 // given to close.
 export function dialog(title, build, { kind = "" } = {}) {
@@ -92,13 +125,9 @@ export function dialog(title, build, { kind = "" } = {}) {
             ),
             build(close),
         );
-        box.addEventListener("close", () => {
-            box.remove();
-            resolve(result);
-        });
-        box.addEventListener("click", (event) => event.target === box && !kind.includes("whole") && close());
-        document.body.append(box);
-        box.showModal();
+        box.addEventListener("close", () => resolve(result));
+        box.addEventListener("click", (event) => event.target === box && close());
+        cover(box);
     });
 }
 
@@ -130,6 +159,24 @@ export function field(label, control, { hint = "", kind = "" } = {}) {
         control,
         hint && el("p", { class: "hint", id: `${id}-hint` }, hint),
     );
+}
+
+// What is wrong with a control's value, beside it; "": nothing.
+export function complain(control, message) {
+    const id = `${control.id}-wrong`,
+        told = control.parentNode.querySelector(".wrong"),
+        others = (control.getAttribute("aria-describedby") ?? "").split(" ").filter((one) => one && one !== id);
+    if ((told?.textContent ?? "") === message) return;
+    told?.remove();
+    if (message) {
+        control.after(el("p", { class: "wrong", id }, message));
+        others.unshift(id);
+        control.setAttribute("aria-invalid", "true");
+    } else {
+        control.removeAttribute("aria-invalid");
+    }
+    if (others.length) control.setAttribute("aria-describedby", others.join(" "));
+    else control.removeAttribute("aria-describedby");
 }
 
 export function toggle(label, checked, onchange, { hint = "" } = {}) {
@@ -173,6 +220,17 @@ export function choice(name, legend, choices, value, onchange, kind = "") {
         el("legend", {}, legend),
         el("div", { class: "options" }, parts),
     );
+}
+
+// ---- parts of a screen ----
+
+export function card(title, ...content) {
+    return el("section", { class: "card" }, el("h2", {}, title), content);
+}
+
+// In a list of them.
+export function fact(name, ...value) {
+    return [el("dt", {}, name), el("dd", {}, value)];
 }
 
 // ---- states of a screen ----

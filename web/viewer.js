@@ -8,16 +8,12 @@ import { usePicture, useRequest } from "./create.js";
 import { compare } from "./compare.js";
 import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
-import { announce, busily, fail, field, toast } from "./ui.js";
+import { announce, busily, fact, fail, field, toast } from "./ui.js";
 
 // What of a recipe is a request that can be made again.
 export function requestOfRecipe(recipe) {
     const { steps, guidance, working_width: width, working_height: height, profile, ...request } = recipe;
     return { ...request, batch: 1 };
-}
-
-function fact(name, ...value) {
-    return [el("dt", {}, name), el("dd", {}, value)];
 }
 
 // neighbour(item, step): the one before or after, if there is one. left(item): it was closed.

@@ -153,7 +153,7 @@ kn_preset kn_preset_of(kn_preset_id id, const kn_model_profile *profile) {
 
 kn_model_limits kn_model_limits_of(const kn_model_profile *profile, unsigned kinds) {
     kn_model_limits l = { .kinds = 1u << KN_KIND_TEXT_TO_IMAGE | 1u << KN_KIND_UPSCALE,
-                          .max_side = KN_PICTURE_SIDE_MAX,
+                          .max_side = KN_RECIPE_RESULT_MAX,
                           .grid = (uint32_t)profile->architecture->size_step,
                           .references = profile->references };
     l.takes_start = can_start(profile) && kinds >> KN_KIND_EDIT & 1;

@@ -7,7 +7,7 @@ const web = new URL("../../web/", import.meta.url);
 const load = (name) => import(new URL(name, web));
 
 const { bytes, duration, fileName, isSeed, seedAfter } = await load("format.js");
-const { draftOf, emptyDraft, requestOf } = await load("draft.js");
+const { draftOf, emptyDraft, requestOf, wrongOf } = await load("draft.js");
 const { feather, fitView, makeHistory, toPicture, zoomView } = await load("mask.js");
 const { layoutOf } = await load("grid.js");
 
@@ -46,6 +46,20 @@ test("a draft becomes a request and a request the same draft", () => {
             output: { format: "webp", quality: 80, transparent: true, embed_metadata: false } },
     ];
     for (const request of requests) assert.deepEqual(requestOf(draftOf(request, known)), request);
+});
+
+test("what cannot be as it is written is known before anybody is asked", () => {
+    const limits = { min_side: 16, max_side: 8192, max_prompt_bytes: 40 };
+    const wrong = (change) => [...wrongOf({ ...emptyDraft(), ...change }, limits).keys()];
+    assert.deepEqual(wrong({ prompt: "A red boat", seed: "7" }), []);
+    assert.deepEqual(wrong({ prompt: " 🙂🙂🙂🙂🙂🙂🙂🙂🙂🙂 " }), []); // characters, not halves of them
+    assert.deepEqual(wrong({ prompt: "A red boat.", negative: "x".repeat(11), seed: "07" }),
+        ["prompt", "negative", "seed"]);
+    assert.deepEqual(wrong({ sizeMode: "custom", width: 16, height: 8192 }), []);
+    for (const side of ["", 15, 8193, 100.5, -5])
+        assert.deepEqual(wrong({ sizeMode: "custom", width: side }), ["width"]);
+    assert.deepEqual(wrong({ width: 8193, quality: 0 }), []); // neither is seen
+    assert.deepEqual(wrong({ format: "webp", quality: 0 }), ["quality"]);
 });
 
 test("an input that the service no longer has is left out", () => {

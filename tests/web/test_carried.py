@@ -1,6 +1,9 @@
 """Pictures that say how they were made, let fall on the studio's page."""
 
 import pathlib
+import re
+import struct
+import zlib
 
 import tap
 from studio.rig import png
@@ -91,13 +94,52 @@ class Carried(BrowserCase):
             self.assertEqual(page.locator("textarea >> nth=0").input_value(), "A boat.")
 
     def test_a_picture_without_settings_offers_none_and_a_file_that_is_none_is_named(self):
-        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+        with Serve() as rig, self.visit(rig) as page:  # which asks for nothing that would be refused
             drop(page, ".composer", ("grey.png", png(64, 64)))
             expect(page.locator(".picture")).to_have_count(1)
             page.click("[aria-label=Remove]")
-            drop(page, ".composer", ("notes.png", b"no picture"))
-            expect(page.locator(".toast")).to_be_visible()
+            drop(page, ".composer", ("notes.png", b"no picture"), ("nothing.jpg", b""))
+            expect(page.locator(".toast")).to_have_text(["notes.png is no PNG, JPEG or WebP picture.",
+                                                         "nothing.jpg is empty."])
             self.assertEqual(page.locator(".offer").count() + page.locator(".picture").count(), 0)
+
+    def test_a_picture_that_the_service_refuses_is_named_in_a_sentence(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            small, bomb = bytearray(png(64, 64)), png(8, 8)
+            small[16:24] = struct.pack(">II", 60000, 60000)
+            small[29:33] = struct.pack(">I", zlib.crc32(small[12:29]))
+            drop(page, ".composer", ("bomb.png", bytes(small)), ("tiny.png", bomb))
+            expect(page.locator(".toast")).to_have_text([
+                re.compile(r"^bomb\.png is 60000x60000 pixels large; at most .*[^.]\.$"),
+                re.compile(r"^tiny\.png cannot be used: the picture has less than 16 pixels on a side\.$")])
+
+    def test_of_many_files_it_is_said_which_one_is_taken(self):
+        with Serve() as rig, self.visit(rig) as page:
+            many = [(f"{i}.png", png(64, 64, i)) for i in range(20)]
+            drop(page, ".composer", ("notes.txt", b"no picture"), *many)
+            expect(page.locator(".picture img")).to_have_attribute("alt", "0.png")
+            expect(page.locator(".toast")).to_have_text([
+                "notes.txt is no PNG, JPEG or WebP picture.",
+                "Taken: 0.png. 19 files were left out. This model works from one picture at a time."])
+            shot(page, "many-files")
+
+    def test_a_new_start_leaves_no_offer_and_gives_it_back(self):
+        with Serve() as rig, self.visit(rig) as page:
+            drop_workflow(page, "a1111.png")
+            offer = page.locator(".offer")
+            expect(offer).to_be_visible()
+            page.click("text=Start anew")
+            expect(offer).to_have_count(0)
+            page.click(".toast >> text=Undo")
+            self.take(page, "A1111", "a red boat on a quiet lake")
+            # What is still under way belongs to what was before.
+            page.click("text=Start anew")
+            page.route("**/recipes/inspect", lambda route: (page.click("text=Start anew"), route.continue_()))
+            with page.expect_response("**/recipes/inspect"):
+                drop_workflow(page, "a1111.png")
+            expect(page.locator(".picture")).to_have_count(0)
+            page.evaluate("fetch('/api/v1/health')")  # answered later, so that the other answer has been seen
+            self.assertEqual(offer.count(), 0)
 
     def test_a_file_that_falls_beside_the_form_does_not_become_the_page(self):
         with Serve() as rig, self.visit(rig) as page:

@@ -165,6 +165,8 @@ class Models(BrowserCase):
             expect(page.locator(".choose li")).to_have_count(2)
             page.get_by_label("Use of painter.safetensors").select_option("diffusion")
             page.click("text=Make a profile")
+            page.click("dialog >> text=Save")
+            expect(page.locator("dialog .error")).to_have_text("Small letters, digits, dots, dashes and underscores")
             page.fill("[placeholder='my-model']", "mine")
             page.click("dialog >> text=Save")
             expect(page.locator(".model", has_text="mine")).to_be_visible()

@@ -70,12 +70,16 @@ class Files(unittest.TestCase):
 
 class Page(BrowserCase):
     def test_from_the_first_visit_to_the_first_picture(self):
-        with Serve() as rig, self.visit(rig, enter=False, guide=True) as page:
+        with Serve() as rig, self.visit(rig, enters=False, guide=True) as page:
             shot(page, "token")
             page.fill("#token", TOKEN)
             page.keyboard.press("Enter")
             page.click("dialog >> text=Next")
             shot(page, "guide")
+            page.fill("dialog textarea", " ")
+            page.click("dialog >> role=button[name='Draw']")
+            expect(page.locator("dialog .error")).to_have_text("Write a prompt first.")
+            page.fill("dialog textarea", "A red apple.")
             page.click("dialog >> role=button[name='Draw']")
             expect(page.locator("dialog .stage figure img")).to_be_visible()
             page.click("dialog >> text=Go on")
@@ -85,8 +89,12 @@ class Page(BrowserCase):
             expect(page.locator("dialog")).to_have_count(0)
             shot(page, "create")
 
+    def test_something_is_seen_before_any_script_has_come(self):
+        with Serve() as rig, self.visit(rig, enters=False, java_script_enabled=False) as page:
+            expect(page.locator(".brand span")).to_be_in_viewport()
+
     def test_a_wrong_token_is_refused_in_words(self):
-        with Serve() as rig, self.visit(rig, enter=False, may_complain=True) as page:
+        with Serve() as rig, self.visit(rig, enters=False, may_complain=True) as page:
             page.fill("#token", "x" * 32)
             page.keyboard.press("Enter")
             expect(page.locator("#token-error")).to_contain_text("This is not the token.")
@@ -102,7 +110,7 @@ class Page(BrowserCase):
         with Serve() as rig:
             link = self.link(rig)
             for first in (True, False):
-                with self.visit(rig, enter=False, may_complain=True, start=link) as page:
+                with self.visit(rig, enters=False, may_complain=True, start=link) as page:
                     expect(page.locator("main h1" if first else "#token")).to_have_count(1)
                     self.assertNotIn("link", page.url)
                     if not first:
@@ -120,7 +128,7 @@ class Page(BrowserCase):
                     self.assertEqual(page.locator("#token").count(), 0)
 
     def test_a_link_is_taken_by_a_page_that_asks_for_the_token(self):
-        with Serve() as rig, self.visit(rig, enter=False) as page:
+        with Serve() as rig, self.visit(rig, enters=False) as page:
             expect(page.locator("#token")).to_be_visible()
             page.goto(self.link(rig))
             expect(page.locator("main h1")).to_have_count(1)
