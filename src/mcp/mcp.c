@@ -306,6 +306,8 @@ bool kn_mcp_new(const kn_mcp_setup *setup, kn_mcp **ret, kn_error *err) {
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
     m->setup = *setup;
+    if (setup->acquaint)
+        m->acquaint = *setup->acquaint;
     m->loop = kn_http_loop(setup->http);
     if (!kn_upstream_new(setup->http, setup->studio, &limits, &m->studio, err) ||
         !kn_mcp_toolbox_new(&m->toolbox, err)) {

@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 import tap
-from studio.rig import PATIENCE, png
-from talk import HANDSHAKE, LEGACY, MODERN, PROGRAM, SLOW, SPACE, Lines, Studio, call, envelope, note, request
+from studio.rig import PATIENCE, TOKEN, png
+from talk import HANDSHAKE, LEGACY, MODERN, PROGRAM, SLOW, SPACE, Lines, Stranger, Studio, call, envelope, note, request
 
 TOOLS = ["get_status", "list_models", "plan_image", "generate_image", "edit_image", "upscale_image", "get_job",
          "wait_for_job", "cancel_job", "list_gallery", "get_image"]
@@ -382,6 +382,35 @@ class Life(Case):
                 self.assertIn("the token is not", talk.ask(call(2, "get_status"))["error"]["message"])
                 os.unlink(studio.token_file)
                 self.assertIn("has not run yet", talk.ask(call(3, "get_status"))["error"]["message"])
+
+    # It is asked who it is before it is sent the token; and what it says is not taken for a shortage of ours.
+    def test_another_program_in_its_place_gets_no_token(self):
+        healthy = b'{"status": "ok", "version": "1", "api": "v1"}'
+        for health, says, asked in ((b"{}", "is not Kuno's studio", 1), (b"[1]", "is not Kuno's studio", 1),
+                                    (healthy, "of different versions", 2)):
+            with Studio() as studio:
+                studio.end()
+                with Stranger(studio.port, health) as stranger, Lines(studio.config) as talk:
+                    talk.open()
+                    answer = talk.ask(call(1, "get_status"))
+                    self.refused(answer, INTERNAL)
+                    self.assertIn(says, answer["error"]["message"])
+                    self.assertNotIn("memory", answer["error"]["message"])
+                    self.assertEqual(len(stranger.heard), asked)
+                    self.assertNotIn(TOKEN.encode(), stranger.heard[0])
+
+    def test_the_service_of_another_user_gets_no_token(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can listen as somebody else")
+        with Studio() as studio:
+            studio.end()
+            for owner, sent in ((65534, True), (1, False)):
+                os.chown(studio.folder, owner, -1)
+                with Stranger(studio.port, b'{"api": "v1"}', user=65534) as stranger, Lines(studio.config) as talk:
+                    talk.open()
+                    message = talk.ask(call(1, "get_status"))["error"]["message"]
+                    self.assertEqual("belongs to another user" in message, not sent, message)
+                    self.assertEqual(any(TOKEN.encode() in one for one in stranger.heard), sent, message)
 
     def test_a_job_survives_the_service_and_its_wait_says_so(self):
         with Studio() as studio, Lines(studio.config) as talk:
