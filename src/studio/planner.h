@@ -28,7 +28,7 @@ typedef struct kn_plan_input {
     char id[KN_SHA256_TEXT]; /* empty: one of the gallery's */
     kn_input_role role;
     uint32_t width, height;
-    bool has_gain_map;
+    bool has_gain_map, has_damaged_map;
     bool has_other_colours; /* its colour profile is not sRGB, or cannot be read */
 } kn_plan_input;
 

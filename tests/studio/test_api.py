@@ -251,6 +251,26 @@ class Jobs(Api):
             self.assertEqual(plan.json.get("keeps_hdr"), keeps, more)
             self.assertEqual("hdr_dropped" in [note["code"] for note in plan.json["notes"]], dropped, more)
 
+    def test_a_gain_map_that_cannot_be_read_is_not_promised(self):
+        with open(os.path.join(WORKFLOWS, "..", "image", "gain-map", "gainmap.jpg"), "rb") as file:
+            whole = file.read()
+        path = self.rig.folder + "/hdr.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        self.assertIn(self.rig.ask("PUT", "/models/hdr", profile).status, (200, 201))
+        source = self.rig.upload(whole[:whole.rindex(b"\xff\xd8\xff")])
+        edit = {"prompt": "a", "profile": "hdr", "inputs": [{"input_id": source, "role": "source"}],
+                "output": {"format": "jpeg"}}
+        for restarts in (False, True):
+            if restarts:
+                self.rig.end()
+                self.rig.begin()
+            self.assertFalse(self.rig.get("/inputs/" + source)["has_gain_map"])
+            plan = self.rig.post("/plan", edit).json
+            self.assertIsNone(plan.get("keeps_hdr"))
+            self.assertIn("hdr_dropped", [note["code"] for note in plan["notes"]])
+
     def test_colour_profiles_are_told_and_noted(self):
         path = self.rig.folder + "/colours.safetensors"
         with open(path, "wb") as file:
