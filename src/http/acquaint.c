@@ -56,8 +56,9 @@ bool kn_acquaint_check(const kn_address *a, const kn_acquaint_user *other, const
                        "what listens on %s is not Kuno's studio, or another version of it; it was not sent the token",
                        at.text);
     return is_of_friend(a, other) ||
-           kn_fail(err, KN_E_USAGE,
-                   "what listens on %s belongs to another user, who is not that of the state directory; it was not sent "
-                   "the token",
-                   at.text);
+           kn_fail(
+               err, KN_E_USAGE,
+               "what listens on %s belongs to another user, who is not that of the state directory; it was not sent "
+               "the token",
+               at.text);
 }

@@ -1,7 +1,7 @@
 /* Whether it is our service that listens on its address: before a client of ours sends the token there. It is asked for
- * its health, which takes no token, and the system is asked whose socket it is: it has to be the client's own user, root,
- * or the user whose state directory it is. What another program of these users can do, it can do with the token's file,
- * too. */
+ * its health, which takes no token, and the system is asked whose socket it is: it has to be the client's own user,
+ * root, or the user whose state directory it is. What another program of these users can do, it can do with the token's
+ * file, too. */
 #ifndef KN_HTTP_ACQUAINT_H
 #define KN_HTTP_ACQUAINT_H
 

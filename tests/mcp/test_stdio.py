@@ -235,7 +235,7 @@ class Tools(Case):
         self.failed(talk.tool(1, "generate_image", {"prompt": "fails=out_of_memory"}), "out_of_memory: ")
         self.failed(talk.tool(2, "get_job", {"job_id": "job_" + "0" * 26}), "not_found: ")
         self.failed(talk.tool(3, "generate_image", {"prompt": "x", "count": 9}), "member_invalid: ")
-        self.failed(talk.tool(4, "generate_image", {"prompt": "x", "preset": "great"}), "member_invalid: ")
+        self.failed(talk.tool(4, "generate_image", {"prompt": "x", "seed": "great"}), "member_invalid: ")
         self.failed(talk.tool(5, "upscale_image", {"image": "img_" + "0" * 26, "factor": 2}),
                     "member_invalid: A member of the body is not as it should be: there is no such picture")
 
@@ -246,6 +246,9 @@ class Tools(Case):
             ("generate_image", {}, "the argument 'prompt' is missing"),
             ("generate_image", {"prompt": "x", "wait_seconds": 9999}, "wait_seconds: 9999 is outside 0 to 3600"),
             ("generate_image", {"prompt": "x", "image": "y"}, "there is no argument 'image'"),
+            ("generate_image", {"prompt": "x", "size": "custom"},
+             "size: one of these is expected: auto, 1k, 1.5k, 2k, source"),
+            ("plan_image", {"prompt": "x", "format": 3}, "format: one of these is expected: png, jpeg, webp"),
             ("get_job", {"job_id": "../settings"}, "job_id: there is no such id"),
             ("edit_image", {"prompt": "x", "images": []}, "images: at least one picture is needed"),
             ("edit_image", {"prompt": "x", "images": ["http://there/x.png"]}, "images: picture 1: it is neither"),
@@ -323,7 +326,9 @@ class Pictures(Case):
             talk = self.opened("--allow", inside)
             for number, path in enumerate((outside, f"{inside}/../out.png", f"{inside}/link.png", f"{inside}/none.png",
                                            f"{inside}", "/dev/zero")):
-                self.failed(talk.tool(number, "edit_image", {"prompt": "x", "images": [path]}), "input_invalid: ")
+                leads_out = "a file named by its path leads out of the folder" if "link" in path or ".." in path else ""
+                self.failed(talk.tool(number, "edit_image", {"prompt": "x", "images": [path]}),
+                            f"input_invalid: {leads_out}")
             closed = self.opened()
             self.failed(closed.tool(1, "edit_image", {"prompt": "x", "images": [outside]}), "input_invalid: paths")
 

@@ -258,9 +258,9 @@ class Jobs(Api):
         with open(path, "wb") as file:
             file.write(b"x")
         profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
-        self.assertIn(self.rig.ask("PUT", "/models/hdr", profile).status, (200, 201))
+        self.assertEqual(self.rig.ask("PUT", "/models/damaged", profile).status, 201)
         source = self.rig.upload(whole[:whole.rindex(b"\xff\xd8\xff")])
-        edit = {"prompt": "a", "profile": "hdr", "inputs": [{"input_id": source, "role": "source"}],
+        edit = {"prompt": "a", "profile": "damaged", "inputs": [{"input_id": source, "role": "source"}],
                 "output": {"format": "jpeg"}}
         for restarts in (False, True):
             if restarts:
