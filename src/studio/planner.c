@@ -406,7 +406,7 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
     p->guidance = s.cfg;
     p->sigmas = s.recipe.sigmas;
     snprintf(p->sampler, sizeof p->sampler, "%s", s.recipe.sampler->name.name);
-    *ret_guided = kn_recipe_is_guided(&s.recipe);
+    *ret_guided = p->guided = kn_recipe_is_guided(&s.recipe);
     if ((with->wish.steps.given && (unsigned)with->wish.steps.value != p->steps) ||
         (with->wish.cfg.given && (with->wish.cfg.value < p->guidance || with->wish.cfg.value > p->guidance)))
         note(p, "settings_adjusted", "Steps and guidance are those that the model can be run with", "info");

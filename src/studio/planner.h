@@ -60,6 +60,7 @@ typedef struct kn_studio_plan {
     kn_rect paste; /* of the source in the result */
     unsigned steps;
     double guidance;
+    bool guided;          /* so that the negative prompt counts */
     kn_optional strength; /* the source is where it starts */
     char sampler[64];
     kn_sigmas sigmas;
