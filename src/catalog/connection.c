@@ -17,6 +17,7 @@ enum {
     FIRST_WAIT_MS = 500,
     WAIT_MAX_S = 30,
     SERVER_WAIT_MAX_S = 600,
+    DAY_S = 24 * 60 * 60,
     MS_PER_S = 1000,
 };
 
@@ -298,14 +299,21 @@ bool kn_connection_ask(kn_connection *c) {
 
 /* ---- what follows ---- */
 
+static void fail_wait(kn_download *d, double server_wait_s) {
+    if (server_wait_s <= DAY_S)
+        kn_download_fail(d, KN_FETCH_DENIED, KN_E_IO, "the server asks to come again in %.0f minutes",
+                         server_wait_s / 60);
+    else
+        kn_download_fail(d, KN_FETCH_DENIED, KN_E_IO, "the server asks not to come again for more than a day");
+}
+
 static void try_again(kn_connection *c, double server_wait_s) {
     kn_download *d = c->download;
     unsigned tries = d->order->tries ? d->order->tries : KN_FETCH_TRIES;
     c->failures = c->got >= PROGRESS_BYTES ? 1 : c->failures + 1;
-    snprintf(d->trouble, sizeof d->trouble, "%s", kn_quote_z(c->trouble).text);
+    snprintf(d->trouble, sizeof d->trouble, "%s", c->trouble);
     if (server_wait_s > SERVER_WAIT_MAX_S) {
-        kn_download_fail(d, KN_FETCH_DENIED, KN_E_IO, "the server asks to come again in %.0f minutes",
-                         server_wait_s / 60);
+        fail_wait(d, server_wait_s);
     } else if (c->failures >= tries) {
         kn_connection_give_back(c);
         c->retired = true;
@@ -370,13 +378,15 @@ static bool is_final(CURLcode result) {
 
 static void broke_off(kn_connection *c, CURLcode result) {
     const char *words = result == CURLE_OPERATION_TIMEDOUT ? "nothing came any more"
-                        : c->library_says[0]               ? c->library_says
-                        : result == CURLE_OK               ? "the server breaks off"
-                                                           : kn_curl.easy_strerror(result);
-    snprintf(c->trouble, sizeof c->trouble, "%s", words);
+                        /* so the library calls a line beyond its limit, too */
+                        : result == CURLE_OUT_OF_MEMORY
+                            ? "a line of the server's answer is too long, or memory is short"
+                        : c->library_says[0] ? c->library_says
+                        : result == CURLE_OK ? "the server breaks off"
+                                             : kn_curl.easy_strerror(result);
+    snprintf(c->trouble, sizeof c->trouble, "%s", kn_quote_path(words).text);
     if (is_final(result))
-        kn_download_fail(c->download, KN_FETCH_DENIED, KN_E_IO, "the server cannot be trusted: %s",
-                         kn_quote_z(c->trouble).text);
+        kn_download_fail(c->download, KN_FETCH_DENIED, KN_E_IO, "the server cannot be trusted: %s", c->trouble);
     else
         try_again(c, 0);
 }

@@ -41,7 +41,7 @@ typedef struct kn_connection {
     size_t ignored;    /* of a body that is not */
     unsigned failures; /* in a row */
     double asked, rests_until;
-    char trouble[CURL_ERROR_SIZE]; /* why its request was of no use */
+    char trouble[CURL_ERROR_SIZE]; /* why its request was of no use, for messages */
     char library_says[CURL_ERROR_SIZE];
 } kn_connection;
 
@@ -60,8 +60,8 @@ struct kn_download {
     bool has_bytes;            /* something is there that would be lost */
     bool knows_ranges, single; /* the server sends parts; it does not */
     unsigned restarts;
-    double heard;      /* when something came last; 0: never */
-    char trouble[220]; /* of the last request that failed */
+    double heard;                  /* when something came last; 0: never */
+    char trouble[CURL_ERROR_SIZE]; /* of the last request that failed, for messages */
     kn_rate rate;
     kn_fetch_problem problem; /* which ends all */
     kn_error *err;

@@ -107,29 +107,40 @@ static bool take_up(kn_download *d, kn_error *err) {
     if (!kn_partial_read_journal(d->part, &journal, err))
         return false;
     d->has_journal = kn_journal_read(journal.data, journal.len, d->order->artifact->sha256, d->pieces, d->etag);
-    d->has_bytes = d->has_journal;
+    for (size_t i = 0; d->has_journal && i < d->pieces->count; i++)
+        d->has_bytes |= d->pieces->state[i] == KN_PIECE_DONE || d->pieces->part[i];
     return true;
 }
 
 /* resumes: what is there may be used. */
-static bool download(const kn_fetch *f, const kn_partial *part, bool resumes, char hash[KN_SHA256_HEX],
-                     kn_fetch_result *ret, kn_error *err) {
+static bool download(const kn_fetch *f, kn_partial *part, bool resumes, char hash[KN_SHA256_HEX], kn_fetch_result *ret,
+                     kn_error *err) {
     const kn_artifact *a = f->artifact;
     kn_pieces pieces;
     kn_download d = { .order = f, .part = part, .pieces = &pieces, .err = err };
     if (!kn_pieces_new(a->bytes, KN_PIECE_BYTES, &pieces, err))
         return fail(ret, KN_FETCH_INTERNAL);
-    bool ok = kn_origin_address(f->origin, a, &d.start, err) && (!resumes || take_up(&d, err)) &&
-              kn_keeper_new(part, &pieces, a->sha256, &d.keeper, err);
-    if (ok)
-        ok = kn_download_run(&d, hash);
-    else
+    bool begins = kn_origin_address(f->origin, a, &d.start, err) && (!resumes || take_up(&d, err)) &&
+                  kn_keeper_new(part, &pieces, a->sha256, &d.keeper, err);
+    bool ok = begins && kn_download_run(&d, hash);
+    if (!begins)
         d.problem = KN_FETCH_INTERNAL;
     kn_keeper_free(d.keeper);
     kn_pieces_free(&pieces);
     free(d.start);
     free(d.found);
+    if (begins && !ok && !d.has_bytes)
+        kn_partial_discard(part); /* nothing has come that the next call could use */
     return ok || fail(ret, d.problem);
+}
+
+static bool activate(kn_partial *part, kn_fetch_result *ret, kn_error *err) {
+    if (kn_partial_activate(part, err))
+        return true;
+    if (err->code != KN_E_FORMAT)
+        return fail(ret, KN_FETCH_NO_SPACE);
+    kn_partial_discard(part);
+    return fail(ret, KN_FETCH_CORRUPT);
 }
 
 static bool fetch_and_check(const kn_fetch *f, kn_partial *part, kn_fetch_result *ret, kn_error *err) {
@@ -139,7 +150,7 @@ static bool fetch_and_check(const kn_fetch *f, kn_partial *part, kn_fetch_result
         if (!download(f, part, attempt == 0, hash, ret, err))
             return false;
         if (!strcmp(hash, a->sha256))
-            return kn_partial_activate(part, err) || fail(ret, KN_FETCH_NO_SPACE);
+            return activate(part, ret, err);
     }
     kn_partial_discard(part);
     kn_fail(err, KN_E_FORMAT, "what came has the SHA-256 %s instead of %s, twice; nothing of it was kept", hash,

@@ -100,6 +100,8 @@ bool kn_partial_open(int dir_fd, const char *name, uint64_t bytes, kn_partial *r
     /* A journal without its file tells of nothing, and must be gone before a new file is there. */
     if (ok && p.is_new && ((unlinkat(dir_fd, p.journal, 0) && errno != ENOENT) || fsync(dir_fd)))
         ok = fail_errno(err, "the journal of an earlier download cannot be removed");
+    if (ok && p.is_new && ftruncate(p.fd, 0))
+        ok = fail_errno(err, "what an earlier download left cannot be removed");
     if (ok && (p.journal_fd = open_private(&p, p.journal)) < 0)
         ok = fail_errno(err, "the journal cannot be opened");
     if (!ok) {
@@ -150,12 +152,11 @@ bool kn_partial_reserve(kn_partial *p, kn_error *err) {
     if (needed > free_bytes)
         return kn_fail(err, KN_E_OUTPUT, "needs %s more on the disk, %s are free", kn_bytes(needed).text,
                        kn_bytes(free_bytes).text);
-    if (fallocate(p->fd, 0, 0, (off_t)p->bytes) == 0)
-        return true;
-    /* Not every file system can promise space; there it shows while writing. */
-    if (errno != EOPNOTSUPP && errno != ENOSYS)
-        return fail_errno(err, "the space for it cannot be had");
-    return ftruncate(p->fd, (off_t)p->bytes) == 0 || fail_errno(err, "the space for it cannot be had");
+    /* Not every file system can promise space; there it shows while writing. The promise alone never shortens a file.
+     */
+    bool ok = fallocate(p->fd, 0, 0, (off_t)p->bytes) == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
+    ok = ok && ftruncate(p->fd, (off_t)p->bytes) == 0;
+    return ok || fail_errno(err, "the space for it cannot be had");
 }
 
 /* ---- bytes ---- */
@@ -249,7 +250,22 @@ static bool give_name(const kn_partial *p) {
     return linkat(p->dir_fd, p->part, p->dir_fd, p->name, 0) == 0 && unlinkat(p->dir_fd, p->part, 0) == 0;
 }
 
+/* The bytes from 0 to p->bytes have been hashed; whoever else wrote meanwhile may have changed what is around them. */
+static bool is_what_was_hashed(const kn_partial *p, kn_error *err) {
+    struct stat st;
+    if (fstat(p->fd, &st))
+        return fail_errno(err, "it cannot be looked at");
+    if (!S_ISREG(st.st_mode) || !is_still_named(p, &st))
+        return kn_fail(err, KN_E_FORMAT, "another program has put something else in place of '%s'",
+                       kn_quote_path(p->part).text);
+    return (uint64_t)st.st_size == p->bytes ||
+           kn_fail(err, KN_E_FORMAT, "another program has written to '%s': it has %llu bytes instead of %llu",
+                   kn_quote_path(p->part).text, (unsigned long long)st.st_size, (unsigned long long)p->bytes);
+}
+
 bool kn_partial_activate(kn_partial *p, kn_error *err) {
+    if (!is_what_was_hashed(p, err))
+        return false;
     if (fchmod(p->fd, PUBLIC_MODE) || !sync_fd(p->fd, err))
         return fail_errno(err, "it cannot be completed");
     if (!give_name(p))

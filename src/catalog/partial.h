@@ -23,7 +23,8 @@ int kn_partial_folder(const char *root, const char *folder, kn_error *err);
 /* A regular file's size by its name in a folder; false: there is none. */
 bool kn_partial_size(int dir_fd, const char *name, uint64_t *ret);
 
-/* Takes over dir_fd, also when it fails. KN_E_USAGE: another process is at it; KN_E_OUTPUT: NAME is there. */
+/* Takes over dir_fd, also when it fails. What is there of another size is emptied. KN_E_USAGE: another process is at
+ * it; KN_E_OUTPUT: NAME is there. */
 bool kn_partial_open(int dir_fd, const char *name, uint64_t bytes, kn_partial *ret, kn_error *err);
 void kn_partial_close(kn_partial *p); /* what there is stays */
 
@@ -44,7 +45,8 @@ bool kn_partial_read_journal(const kn_partial *p, kn_buf *into, kn_error *err);
 /* anew: instead of what there is. It is on the disk afterwards. */
 bool kn_partial_write_journal(const kn_partial *p, bool anew, const kn_buf *text, kn_error *err);
 
-/* Gives the file its name. KN_E_OUTPUT: somebody else has made one of that name. */
+/* Gives the file its name, if it still is the one that was written and has its size. KN_E_OUTPUT: somebody else has
+ * made one of that name; KN_E_FORMAT: somebody else has changed or replaced what would be named. */
 bool kn_partial_activate(kn_partial *p, kn_error *err);
 
 /* Removes what is there of it, from an open one or by its name. */

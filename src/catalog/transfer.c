@@ -88,8 +88,8 @@ static bool keep_busy(kn_download *d) {
         if (c->has_work)
             kn_connection_ask(c);
     }
-    return any || kn_download_fail(d, KN_FETCH_NETWORK, KN_E_IO,
-                                   "%s, again and again; what has come is kept, so try again later", d->trouble);
+    return any || kn_download_fail(d, KN_FETCH_NETWORK, KN_E_IO, "%s, again and again; %stry again later", d->trouble,
+                                   d->has_bytes ? "what has come is kept, so " : "");
 }
 
 /* ---- how it goes ---- */

@@ -147,10 +147,19 @@ static bool find_profile(const kn_import *f, const char *config, char **ret, kn_
 
 /* ---- telling ---- */
 
+static void tell_left_out(const kn_import *f) {
+    for (size_t i = 0; i < f->parameters.count; i++) {
+        const kn_parameter *p = &f->parameters.list[i];
+        if (kn_import_leaves_out(f, p))
+            kn_warn("left out: %s: %s", kn_quote_z(p->key).text, kn_quote_z(p->value).text);
+    }
+}
+
 static void tell_notes(const kn_import *f, const char *profile) {
     for (int i = 0; i < KN_IMPORT_WARNINGS; i++)
         if (f->warnings >> i & 1)
             kn_warn("%s", kn_import_warnings[i].sentence);
+    tell_left_out(f);
     if (f->reference_count)
         kn_warn("%u reference picture%s must be given again; the file does not hold %s", f->reference_count,
                 f->reference_count == 1 ? "" : "s", f->reference_count == 1 ? "it" : "them");

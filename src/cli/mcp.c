@@ -85,8 +85,10 @@ static bool find_folders(server *s, const kn_given_paths *given, kn_error *err) 
 
 /* The standard streams stay as they are; what is used are descriptors of our own. */
 static bool speak(server *s, const kn_config *c, kn_error *err) {
+    const kn_acquaint_user owner = kn_acquaint_user_of(c->state_dir);
     const kn_mcp_setup setup = { .http = s->http,
                                  .studio = &c->studio,
+                                 .acquaint = &owner,
                                  .token = give_token,
                                  .ctx = s,
                                  .folders = (const char *const *)s->folders,

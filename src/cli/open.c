@@ -19,7 +19,7 @@
 #include "cli/report.h"
 #include "cli/service.h"
 #include "gateway/state.h"
-#include "http/call.h"
+#include "http/acquaint.h"
 
 enum { ASK_MS = 20 * 1000, BEGIN_S = 30, LOOK_MS = 100, ANSWER_BYTES = 64 << 10, LOG_BYTES = 1 << 20 };
 
@@ -79,18 +79,29 @@ static bool ask(opening *o, const char *method, const char *target, const char *
 
 /* ---- the service ---- */
 
-static bool fail_foreign(const opening *o, kn_error *err) {
-    return kn_fail(err, KN_E_USAGE, "what listens on %s is not Kuno's studio, or another version of it",
-                   kn_address_print(&o->config.studio).text);
+typedef struct looking {
+    const opening *opening;
+    bool runs;
+    kn_error err; /* why not */
+} looking;
+
+static void looked(void *ctx, const kn_call_result *r) {
+    looking *l = ctx;
+    const opening *o = l->opening;
+    const kn_acquaint_user owner = kn_acquaint_user_of(o->config.state_dir);
+    l->runs = kn_acquaint_check(&o->config.studio, &owner, r, &l->err);
+    kn_loop_stop(o->loop);
 }
 
-/* *ret: whether it runs. */
+/* *ret: whether it runs. False: somebody else is there. */
 static bool look(opening *o, bool *ret, kn_error *err) {
-    if (!ask(o, "GET", "/api/v1/health", NULL, err))
+    const kn_call_request r = kn_acquaint_request();
+    looking l = { .opening = o };
+    bool asked = kn_call_start(o->service, &r, looked, &l, NULL, NULL);
+    if (asked && !kn_loop_run(o->loop, err))
         return false;
-    const char *api = json_string_value(json_object_get(o->answer, "api"));
-    *ret = o->end == KN_CALL_ANSWERED && o->status == 200 && api && !strcmp(api, "v1");
-    return *ret || o->end == KN_CALL_UNREACHABLE || fail_foreign(o, err);
+    *ret = l.runs;
+    return !asked || l.runs || l.err.code == KN_E_NOT_FOUND || kn_fail(err, l.err.code, "%s", l.err.text);
 }
 
 /* The last line that it wrote. */
@@ -169,7 +180,8 @@ static bool get_code(opening *o, char code[KN_TOKEN_MAX + 1], kn_error *err) {
     if (o->end == KN_CALL_ANSWERED && o->status == 401)
         return kn_fail(err, KN_E_USAGE, "the token is not that of the service; give its own by --token-file");
     if (o->end != KN_CALL_ANSWERED || o->status != 201 || !given || !kn_token_is_valid(given, strlen(given)))
-        return fail_foreign(o, err);
+        return kn_fail(err, KN_E_USAGE, "the Kuno service at %s is of another version than this program",
+                       kn_address_print(&o->config.studio).text);
     memcpy(code, given, strlen(given) + 1);
     return true;
 }

@@ -20,6 +20,7 @@ enum {
     /* Columns of the table. */
     LOCAL = 1,
     STATE = 3,
+    USER = 7,
     INODE = 9,
 };
 
@@ -42,22 +43,37 @@ static kn_span column(const char *line, unsigned n) {
     return (kn_span){ line, strcspn(line, " \n") };
 }
 
-/* What a descriptor of the socket that listens there is a link to. */
-static bool find_link(const char *table, const char *own, const char *any, char ret[LINK_BYTES]) {
+/* Of the socket that listens there: what a descriptor of it is a link to, and whose it is. */
+typedef struct listener {
+    char link[LINK_BYTES];
+    uint64_t user;
+} listener;
+
+static bool read_number(kn_span s, uint64_t *ret) {
+    char text[LINK_BYTES];
+    if (s.len >= sizeof text)
+        return false;
+    memcpy(text, s.data, s.len);
+    text[s.len] = 0;
+    return kn_parse_u64(text, ret);
+}
+
+static bool find_listener(const char *table, const char *address, listener *ret) {
     char text[TABLE_BYTES];
     if (!kn_system_read(table, text, sizeof text))
         return false;
     for (const char *line = text; (line = strchr(line, '\n'));) {
         line++;
-        kn_span local = column(line, LOCAL), inode = column(line, INODE);
-        if ((!kn_span_is(local, own) && !kn_span_is(local, any)) || !kn_span_is(column(line, STATE), "0A"))
-            continue;
-        return snprintf(ret, LINK_BYTES, "socket:[%.*s]", (int)inode.len, inode.data) < LINK_BYTES;
+        kn_span inode = column(line, INODE);
+        if (kn_span_is(column(line, LOCAL), address) && kn_span_is(column(line, STATE), "0A"))
+            return snprintf(ret->link, LINK_BYTES, "socket:[%.*s]", (int)inode.len, inode.data) < LINK_BYTES &&
+                   read_number(column(line, USER), &ret->user);
     }
     return false;
 }
 
-static bool find_socket(const kn_address *a, char ret[LINK_BYTES]) {
+/* Who listens there and nowhere else is preferred, as the system does. */
+static bool find_socket(const kn_address *a, listener *ret) {
     const struct sockaddr_in *v4 = (const void *)&a->storage;
     const struct sockaddr_in6 *v6 = (const void *)&a->storage;
     char own[ADDRESS_BYTES], any4[ADDRESS_BYTES], any6[ADDRESS_BYTES];
@@ -66,12 +82,13 @@ static bool find_socket(const kn_address *a, char ret[LINK_BYTES]) {
     write_address(&in6addr_any, sizeof in6addr_any, port, any6);
     if (a->storage.ss_family == AF_INET) {
         write_address(&v4->sin_addr, sizeof v4->sin_addr, port, own);
-        return find_link("/proc/net/tcp", own, any4, ret) || find_link("/proc/net/tcp6", any6, any6, ret);
+        return find_listener("/proc/net/tcp", own, ret) || find_listener("/proc/net/tcp", any4, ret) ||
+               find_listener("/proc/net/tcp6", any6, ret);
     }
     if (a->storage.ss_family != AF_INET6)
         return false;
     write_address(&v6->sin6_addr, sizeof v6->sin6_addr, port, own);
-    return find_link("/proc/net/tcp6", own, any6, ret);
+    return find_listener("/proc/net/tcp6", own, ret) || find_listener("/proc/net/tcp6", any6, ret);
 }
 
 static bool has_descriptor(const char *pid, const char *wanted) {
@@ -93,13 +110,14 @@ static bool has_descriptor(const char *pid, const char *wanted) {
 
 kn_owner_text kn_address_owner(const kn_address *a) {
     kn_owner_text ret = { "another program" };
-    char link[LINK_BYTES], path[64], command[COMMAND_BYTES];
-    DIR *folder = find_socket(a, link) ? opendir("/proc") : NULL;
+    listener found;
+    char path[64], command[COMMAND_BYTES];
+    DIR *folder = find_socket(a, &found) ? opendir("/proc") : NULL;
     if (!folder)
         return ret;
     for (const struct dirent *e; (e = readdir(folder));) {
         uint64_t pid;
-        if (!kn_parse_u64(e->d_name, &pid) || !has_descriptor(e->d_name, link))
+        if (!kn_parse_u64(e->d_name, &pid) || !has_descriptor(e->d_name, found.link))
             continue;
         snprintf(path, sizeof path, "/proc/%" PRIu64 "/comm", pid);
         if (kn_system_read(path, command, sizeof command))
@@ -109,4 +127,12 @@ kn_owner_text kn_address_owner(const kn_address *a) {
     }
     closedir(folder);
     return ret;
+}
+
+bool kn_address_user(const kn_address *a, uid_t *ret) {
+    listener found;
+    if (!find_socket(a, &found))
+        return false;
+    *ret = (uid_t)found.user;
+    return true;
 }

@@ -157,6 +157,16 @@ bool kn_gain_map_read(const void *data, size_t len, const kn_image_limits *limit
     return ok;
 }
 
+kn_gain_map_state kn_gain_map_look(const void *data, size_t len, const kn_image_limits *limits) {
+    kn_gain_map map;
+    if (!kn_gain_map_is_there(data, len))
+        return KN_GAIN_MAP_NONE;
+    if (!kn_gain_map_read(data, len, limits, &map, NULL))
+        return KN_GAIN_MAP_DAMAGED;
+    kn_gain_map_free(&map);
+    return KN_GAIN_MAP_GOOD;
+}
+
 void kn_gain_map_free(kn_gain_map *m) {
     kn_image_free(&m->picture);
     kn_buf_free(&m->profile);

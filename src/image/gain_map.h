@@ -51,6 +51,10 @@ typedef struct kn_gain_map {
 /* Whether a file says that it has one; it may still not be usable. */
 bool kn_gain_map_is_there(const void *data, size_t len);
 
+/* Whether there is one that can be read. */
+typedef enum kn_gain_map_state { KN_GAIN_MAP_NONE, KN_GAIN_MAP_GOOD, KN_GAIN_MAP_DAMAGED } kn_gain_map_state;
+kn_gain_map_state kn_gain_map_look(const void *data, size_t len, const kn_image_limits *limits);
+
 /* False also where there is none. */
 bool kn_gain_map_read(const void *data, size_t len, const kn_image_limits *limits, kn_gain_map *ret, kn_error *err);
 void kn_gain_map_free(kn_gain_map *m);

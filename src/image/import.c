@@ -1,5 +1,6 @@
 #include "image/import.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include "image/import_comfy.h"
 #include "image/png.h"
 #include "image/write.h"
+#include "sampling/sampler.h"
+#include "sampling/schedule.h"
 
 enum { SIDE_MIN = 16, SIDE_MAX = 16384, SIDE_STEP = 16, CFG_MAX = 30 };
 
@@ -27,13 +30,19 @@ const kn_import_words kn_import_warnings[KN_IMPORT_WARNINGS] = {
     [KN_IMPORT_CACHE] = { "cache-setting", "the cache had settings of its own, which mean nothing here" },
     [KN_IMPORT_REFERENCE_RESOLUTION] = { "reference-resolution",
                                          "references were seen at another resolution than 1024" },
-    [KN_IMPORT_OTHER_SAMPLER] = { "other-sampler", "the sampler is another than Euler; the model's own is used" },
+    [KN_IMPORT_OTHER_SAMPLER] = { "other-sampler", "the sampler is not known here; the model's own is used" },
     [KN_IMPORT_OTHER_SCHEDULER] = { "other-scheduler", "the schedule is not known here; the model's own is used" },
     [KN_IMPORT_LORA] = { "lora", "the prompt names LoRAs, which cannot be used in prompts" },
     [KN_IMPORT_SIZE_ROUNDED] = { "size-rounded", "the size is none that can be drawn; the nearest one is proposed" },
     [KN_IMPORT_START_PICTURE] = { "start-picture", "it was drawn from a picture, which must be given again" },
     [KN_IMPORT_MASK] = { "mask", "it was drawn within a mask, which must be given again" },
     [KN_IMPORT_NOISE] = { "start-noise", "it was drawn from noise of a file, which must be given again" },
+    [KN_IMPORT_SEED_UNUSABLE] = { "seed-unusable", "the seed is no whole number from 0 to 2^64-1; another is drawn" },
+    [KN_IMPORT_STEPS_UNUSABLE] = { "steps-unusable",
+                                   "the steps are no number from 1 to 200; the model's own are used" },
+    [KN_IMPORT_CFG_UNUSABLE] = { "cfg-unusable", "the guidance is no number from 0 to 30; the model's own is used" },
+    [KN_IMPORT_SIZE_UNUSABLE] = { "size-unusable", "the size is none of a picture; the model's own is used" },
+    [KN_IMPORT_LEFT_OUT] = { "settings-left-out", "further settings have no counterpart here and are left out" },
 };
 
 /* ---- texts ---- */
@@ -65,8 +74,10 @@ static void warn(kn_import *to, kn_import_warning warning) {
 
 static bool take_seed(kn_import *to, const char *value, kn_error *err) {
     uint64_t seed = 0;
-    if (!kn_parse_u64(value, &seed))
+    if (!kn_parse_u64(value, &seed)) {
+        warn(to, KN_IMPORT_SEED_UNUSABLE);
         return true;
+    }
     if (seed > INT64_MAX)
         warn(to, KN_IMPORT_SEED_TOO_LARGE);
     return keep(value, &to->seed, err);
@@ -76,12 +87,16 @@ static void take_steps(kn_import *to, const char *value) {
     uint64_t steps = 0;
     if (kn_parse_u64(value, &steps) && steps >= 1 && steps <= KN_IMPORT_STEPS_MAX)
         to->steps = (unsigned)steps;
+    else
+        warn(to, KN_IMPORT_STEPS_UNUSABLE);
 }
 
 static void take_cfg(kn_import *to, const char *value) {
     double cfg = 0;
-    if (!kn_parse_double(value, &cfg) || !(cfg >= 0 && cfg <= CFG_MAX))
+    if (!kn_parse_double(value, &cfg) || !(cfg >= 0 && cfg <= CFG_MAX)) {
+        warn(to, KN_IMPORT_CFG_UNUSABLE);
         return;
+    }
     to->has_cfg = true;
     to->cfg = cfg;
 }
@@ -93,18 +108,25 @@ uint32_t kn_import_side(uint32_t side) {
     return KN_MIN(KN_MAX(nearest, SIDE_MIN), SIDE_MAX);
 }
 
-static void take_size(kn_import *to, const char *value) {
+/* "832x1248" */
+static bool read_size(const char *value, uint64_t *ret_width, uint64_t *ret_height) {
     enum { DIGITS = 8 };
     const char *x = strchr(value, 'x');
     char first[DIGITS];
-    uint64_t width = 0, height = 0;
     if (!x || (size_t)(x - value) >= sizeof first)
-        return;
+        return false;
     memcpy(first, value, (size_t)(x - value));
     first[x - value] = 0;
-    if (!kn_parse_u64(first, &width) || !kn_parse_u64(x + 1, &height) || !width || !height || width > UINT16_MAX ||
-        height > UINT16_MAX)
+    return kn_parse_u64(first, ret_width) && kn_parse_u64(x + 1, ret_height) && *ret_width && *ret_height &&
+           *ret_width <= UINT16_MAX && *ret_height <= UINT16_MAX;
+}
+
+static void take_size(kn_import *to, const char *value) {
+    uint64_t width = 0, height = 0;
+    if (!read_size(value, &width, &height)) {
+        warn(to, KN_IMPORT_SIZE_UNUSABLE);
         return;
+    }
     to->width = (uint32_t)width;
     to->height = (uint32_t)height;
     bool as_it_was = kn_import_side(to->width) == to->width && kn_import_side(to->height) == to->height;
@@ -113,20 +135,69 @@ static void take_size(kn_import *to, const char *value) {
 }
 
 const char *kn_import_sampler(const kn_import *found) {
-    static const char euler[] = "euler";
+    const kn_sampler *known = NULL;
     if (!found->sampler || found->source == KN_IMPORT_KUNO)
         return found->sampler;
-    return strcasecmp(found->sampler, euler) == 0 ? euler : NULL;
+    return kn_sampler_find(found->sampler, &known, NULL) ? known->name.name : NULL;
+}
+
+/* A1111 writes "SGM Uniform" for what ComfyUI and we call sgm_uniform. What others mean by our own names is not known.
+ */
+static const char *foreign_scheduler(const char *text) {
+    static const kn_schedule known[] = { KN_SCHEDULE_SIMPLE, KN_SCHEDULE_SGM_UNIFORM, KN_SCHEDULE_NORMAL,
+                                         KN_SCHEDULE_BETA };
+    for (size_t i = 0; i < KN_COUNT(known); i++) {
+        const char *name = kn_schedules[known[i]].name, *at = text;
+        while (*name && (*name == tolower((unsigned char)*at) || (*name == '_' && *at == ' '))) {
+            name++;
+            at++;
+        }
+        if (!*name && !*at)
+            return kn_schedules[known[i]].name;
+    }
+    return NULL;
 }
 
 /* Turbo has its own; a list that was given (our "custom") is not told. */
 const char *kn_import_scheduler(const kn_import *found) {
-    static const char simple[] = "simple";
     if (!found->scheduler || found->turbo)
         return NULL;
     if (found->source == KN_IMPORT_KUNO)
         return strcmp(found->scheduler, "custom") == 0 ? NULL : found->scheduler;
-    return strcasecmp(found->scheduler, simple) == 0 ? simple : NULL;
+    return foreign_scheduler(found->scheduler);
+}
+
+/* "DPM++ 2M Karras", as A1111 wrote it before the schedule had a name of its own. */
+static bool split_sampler(kn_import *to, kn_error *err) {
+    static const char *const schedules[] = { " Karras", " Exponential", " Polyexponential" };
+    size_t len = strlen(to->sampler);
+    for (size_t i = 0; i < KN_COUNT(schedules); i++) {
+        size_t n = strlen(schedules[i]);
+        if (len <= n || strcasecmp(to->sampler + len - n, schedules[i]) != 0)
+            continue;
+        if (!keep(schedules[i] + 1, &to->scheduler, err))
+            return false;
+        to->sampler[len - n] = 0;
+        return true;
+    }
+    return true;
+}
+
+bool kn_import_leaves_out(const kn_import *found, const kn_parameter *pair) {
+    /* Taken over, or what tells of models and programs and is information only. */
+    static const char *const others[] = { "Steps",         "CFG scale", "Seed",        "Size", "Sampler",
+                                          "Schedule type", "Model",     "Model hash",  "VAE",  "VAE hash",
+                                          "Hashes",        "Version",   "Created Date" };
+    for (size_t i = 0; i < KN_COUNT(others); i++)
+        if (strcmp(pair->key, others[i]) == 0)
+            return false;
+    return found->source == KN_IMPORT_A1111;
+}
+
+static void look_at_rest(kn_import *to) {
+    for (size_t i = 0; i < to->parameters.count; i++)
+        if (kn_import_leaves_out(to, &to->parameters.list[i]))
+            warn(to, KN_IMPORT_LEFT_OUT);
 }
 
 /* What everybody writes. */
@@ -141,7 +212,7 @@ static bool take_common(kn_import *to, kn_error *err) {
     if ((value = kn_parameters_find(&to->parameters, "Size")))
         take_size(to, value);
     if ((value = kn_parameters_find(&to->parameters, "Sampler"))) {
-        if (!keep(value, &to->sampler, err))
+        if (!keep(value, &to->sampler, err) || (to->source == KN_IMPORT_A1111 && !split_sampler(to, err)))
             return false;
         if (!kn_import_sampler(to))
             warn(to, KN_IMPORT_OTHER_SAMPLER);
@@ -149,9 +220,10 @@ static bool take_common(kn_import *to, kn_error *err) {
     if ((value = kn_parameters_find(&to->parameters, "Schedule type"))) {
         if (!keep(value, &to->scheduler, err))
             return false;
-        if (!kn_import_scheduler(to))
-            warn(to, KN_IMPORT_OTHER_SCHEDULER);
     }
+    if (to->scheduler && !kn_import_scheduler(to))
+        warn(to, KN_IMPORT_OTHER_SCHEDULER);
+    look_at_rest(to);
     return true;
 }
 

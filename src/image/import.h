@@ -48,6 +48,11 @@ typedef enum kn_import_warning {
     KN_IMPORT_START_PICTURE,
     KN_IMPORT_MASK,
     KN_IMPORT_NOISE,
+    KN_IMPORT_SEED_UNUSABLE,
+    KN_IMPORT_STEPS_UNUSABLE,
+    KN_IMPORT_CFG_UNUSABLE,
+    KN_IMPORT_SIZE_UNUSABLE,
+    KN_IMPORT_LEFT_OUT,
     KN_IMPORT_WARNINGS,
 } kn_import_warning;
 
@@ -97,6 +102,9 @@ json_t *kn_import_json(const kn_import *found);
 
 /* The size that is proposed: the nearest one that can be drawn. 0: none is. */
 uint32_t kn_import_side(uint32_t side);
+
+/* A pair of an A1111 text that means something for the picture and nothing here. */
+bool kn_import_leaves_out(const kn_import *found, const kn_parameter *pair);
 
 /* How the sampler and the scheduler are called here. NULL: the model's own are to be used. */
 const char *kn_import_sampler(const kn_import *found);

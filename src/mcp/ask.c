@@ -31,7 +31,17 @@ static void done(void *ctx, const kn_call_result *r) {
         fail(c, r->end);
 }
 
-void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then *then) {
+void kn_mcp_answer_strange(kn_mcp_call *c) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "the Kuno service at %s answered in a way that this program does not know; they may be of different "
+             "versions",
+             kn_address_print(kn_upstream_address(c->mcp->studio)).text);
+    kn_mcp_answer_error(c, KN_MCP_INTERNAL, text, NULL);
+}
+
+/* With the token. */
+static void send_request(kn_mcp_call *c) {
     kn_mcp *m = c->mcp;
     char token[KN_TOKEN_MAX + 1] = "", fields[KN_TOKEN_MAX + 100];
     kn_error err = { 0 };
@@ -40,13 +50,34 @@ void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then
         return;
     }
     snprintf(fields, sizeof fields, "Authorization: Bearer %s\r\n", token);
-    kn_call_request r = *request;
+    kn_call_request r = c->request;
     r.fields = fields;
-    c->then = then;
     if (!kn_call_start(m->studio, &r, done, c, &c->asked, NULL))
         fail(c, KN_CALL_UNREACHABLE);
     explicit_bzero(token, sizeof token);
     explicit_bzero(fields, sizeof fields);
+}
+
+static void acquainted(void *ctx, const kn_call_result *r) {
+    kn_mcp_call *c = ctx;
+    kn_error err = { 0 };
+    c->asked = NULL;
+    if (kn_acquaint_check(kn_upstream_address(c->mcp->studio), &c->mcp->acquaint, r, &err))
+        send_request(c);
+    else
+        kn_mcp_answer_error(c, KN_MCP_INTERNAL, err.text, NULL);
+}
+
+void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then *then) {
+    const kn_call_request question = kn_acquaint_request();
+    snprintf(c->target, sizeof c->target, "%s", request->target);
+    c->request = *request;
+    c->request.target = c->target;
+    c->then = then;
+    if (!c->mcp->setup.acquaint)
+        send_request(c);
+    else if (!kn_call_start(c->mcp->studio, &question, acquainted, c, &c->asked, NULL))
+        fail(c, KN_CALL_UNREACHABLE);
 }
 
 void kn_mcp_ask(kn_mcp_call *c, const char *method, const char *target, const char *json, kn_mcp_then *then) {
@@ -72,7 +103,7 @@ static void refuse(kn_mcp_call *c, unsigned status, json_t *problem) {
         kn_mcp_answer_error(c, KN_MCP_INTERNAL,
                             "the token is not that of the Kuno service; give its own by --token-file", NULL);
     else if (!code)
-        fail(c, KN_CALL_BROKEN);
+        kn_mcp_answer_strange(c);
     else {
         snprintf(text, sizeof text, "%s%s%s", title ? title : "", title && detail ? ": " : "", detail ? detail : "");
         kn_mcp_answer_failure(c, code, text);
@@ -81,10 +112,10 @@ static void refuse(kn_mcp_call *c, unsigned status, json_t *problem) {
 
 json_t *kn_mcp_read(kn_mcp_call *c, unsigned status, kn_span body) {
     json_t *json = json_loadb(body.data, body.len, 0, NULL);
-    if (json && status < 300)
+    if (json_is_object(json) && status < 300)
         return json;
     if (status < 300)
-        fail(c, KN_CALL_BROKEN);
+        kn_mcp_answer_strange(c);
     else
         refuse(c, status, json);
     json_decref(json);

@@ -8,8 +8,11 @@
 
 typedef struct kn_mcp_visit kn_mcp_visit;
 
+enum { KN_MCP_TARGET_BYTES = KN_MCP_PLACE_BYTES + 200 };
+
 struct kn_mcp {
     kn_mcp_setup setup;
+    kn_acquaint_user acquaint;
     kn_loop *loop;
     kn_upstream *studio;
     kn_mcp_toolbox *toolbox;
@@ -35,7 +38,9 @@ struct kn_mcp_call {
     kn_mcp_order order;                                     /* of a tool */
     char uri[KN_MCP_NAME_BYTES], cursor[KN_MCP_NAME_BYTES]; /* of resources */
 
-    /* The request to the studio that is under way. */
+    /* The request to the studio that is under way, or waits until it is known whether that is the studio. */
+    kn_call_request request;
+    char target[KN_MCP_TARGET_BYTES];
     kn_call *asked;
     kn_mcp_then *then;
 
@@ -73,8 +78,12 @@ json_t *kn_mcp_word_json(const kn_mcp_word *w);
 /* Asks, and calls `then` with any answer that came. If none came, the call is answered with an error. */
 void kn_mcp_ask(kn_mcp_call *c, const char *method, const char *target, const char *json, kn_mcp_then *then);
 
-/* The same in full; type, body, data and so on as in http/call.h. */
+/* The same in full; type, body, data and so on as in http/call.h. All but the target stays the caller's until `then`.
+ */
 void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then *then);
+
+/* The studio answered, but not as this program knows it. */
+void kn_mcp_answer_strange(kn_mcp_call *c);
 
 /* Lets go of what is being asked; `then` does not come. */
 void kn_mcp_ask_no_more(kn_mcp_call *c);

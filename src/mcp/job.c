@@ -9,7 +9,6 @@
 #include "mcp/local.h"
 
 enum {
-    TARGET_BYTES = 200,
     ANSWER_BYTES = 2 << 20,
     EVENTS_BYTES = 8 << 20,
     ASK_MS = 120 * 1000,
@@ -71,7 +70,7 @@ static void send_item(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 static void fetch_item(kn_mcp_call *c, const kn_mcp_picture *p) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     snprintf(target, sizeof target, "/api/v1/gallery/%s/content", p->item);
     const kn_call_request r = { .method = "GET",
                                 .target = target,
@@ -238,7 +237,7 @@ static void keep_preview(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 static void show_next(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     while (result_of(c, c->shown) && !item_of(result_of(c, c->shown)))
         c->shown++;
     if (!result_of(c, c->shown)) {
@@ -280,7 +279,7 @@ static void tell_job(kn_mcp_call *c, unsigned status, kn_span body) {
 
 /* Nobody waits any longer: the job as it is now. */
 static void look(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     stop_watching(c);
     snprintf(target, sizeof target, "/api/v1/jobs/%s", c->job_id);
     kn_mcp_ask(c, "GET", target, NULL, tell_job);
@@ -341,7 +340,7 @@ static void watch_is_over(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 void kn_mcp_watch_job(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     snprintf(target, sizeof target, "/api/v1/jobs/%s/events", c->job_id);
     uint64_t wait_ms = c->order.wait_s * 1000;
     const kn_call_request r = { .method = "GET",
@@ -371,7 +370,7 @@ static void leave(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 static void cancel(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     stop_watching(c);
     snprintf(target, sizeof target, "/api/v1/jobs/%s/cancel", c->job_id);
     kn_mcp_ask(c, "POST", target, NULL, leave);

@@ -40,6 +40,8 @@ bool kn_mcp_read_local(const char *const *folders, size_t count, const char *pat
         if (!rest)
             continue;
         int fd = open_below(folders[i], rest);
+        if (fd < 0 && errno == EXDEV)
+            return kn_fail(err, KN_E_USAGE, "a file named by its path leads out of the folder that was allowed");
         if (fd < 0)
             return kn_fail(err, KN_E_IO, "a file named by its path cannot be opened: %s", strerror(errno));
         snprintf(name, sizeof name, "/proc/self/fd/%d", fd);

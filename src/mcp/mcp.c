@@ -222,6 +222,16 @@ static bool has_envelope(kn_mcp_call *c, const kn_mcp_message *r) {
     return false;
 }
 
+/* A tool says so in its result, where agents read what to do. */
+static void refuse_one_more(kn_mcp_call *c, const struct method *method) {
+    char text[160];
+    snprintf(text, sizeof text,
+             "%d requests are under way, which is as many as there may be; wait for answers, then call again",
+             KN_MCP_CALLS);
+    c->is_tool = method->begin == call_tool;
+    kn_mcp_answer_failure(c, "too_many_requests", text);
+}
+
 static void begin(kn_mcp_call *c, const kn_mcp_message *r) {
     if (c->stateless && !has_envelope(c, r))
         return;
@@ -231,7 +241,7 @@ static void begin(kn_mcp_call *c, const kn_mcp_message *r) {
     else if (r->params_are_wrong)
         kn_mcp_answer_error(c, KN_MCP_INVALID_PARAMS, "params are not as they should be", NULL);
     else if (c->mcp->call_count > KN_MCP_CALLS)
-        kn_mcp_answer_error(c, KN_MCP_INTERNAL, "too many requests are under way; wait for some of them", NULL);
+        refuse_one_more(c, method);
     else
         method->begin(c, r);
 }
@@ -306,6 +316,8 @@ bool kn_mcp_new(const kn_mcp_setup *setup, kn_mcp **ret, kn_error *err) {
     if (!m)
         return kn_fail_nomem(err, sizeof *m);
     m->setup = *setup;
+    if (setup->acquaint)
+        m->acquaint = *setup->acquaint;
     m->loop = kn_http_loop(setup->http);
     if (!kn_upstream_new(setup->http, setup->studio, &limits, &m->studio, err) ||
         !kn_mcp_toolbox_new(&m->toolbox, err)) {

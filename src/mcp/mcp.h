@@ -22,6 +22,7 @@
 
 #include <jansson.h>
 
+#include "http/acquaint.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "mcp/message.h"
@@ -40,6 +41,9 @@ typedef struct kn_mcp_setup {
     /* The studio's token, asked for with each request to it, as it may be another one by then. */
     bool (*token)(void *ctx, char ret[KN_TOKEN_MAX + 1], kn_error *err);
     void *ctx;
+    /* Who else's service it may be, if it is not this process that has the studio: each request asks who listens there
+     * before it sends the token. NULL: it is this process. The user is copied. */
+    const kn_acquaint_user *acquaint;
     void (*idle)(void *idle_ctx); /* the last request is over; NULL: nobody wants to know */
     void *idle_ctx;
     const char *const *folders; /* below which pictures may be named by path; they must stay */

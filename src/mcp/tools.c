@@ -307,7 +307,24 @@ static const target *target_of(const kn_mcp_toolbox *b, kn_mcp_tool tool, kn_jso
     return NULL;
 }
 
-static bool take_value(kn_json_reader *j, kn_mcp_order *o, const target *t, kn_error *err) {
+/* Where the schema has a list of words, one of them; the studio's list may be longer. */
+static bool is_among_words(const kn_mcp_toolbox *b, const char *argument, kn_json_text value, kn_error *err) {
+    const json_t *schema = json_object_get(json_object_get(b->document, "arguments"), argument), *one;
+    const json_t *words = json_object_get(schema, "enum");
+    KN_AUTO_BUF known;
+    size_t i;
+    kn_buf_init(&known, 300);
+    json_array_foreach(words, i, one) {
+        const char *word = json_string_value(one);
+        if (value.len == strlen(word) + 2 && value.data[0] == '"' && !memcmp(value.data + 1, word, value.len - 2))
+            return true;
+        if (!kn_buf_printf(&known, "%s%s", i ? ", " : "", word))
+            return kn_fail_nomem(err, known.limit);
+    }
+    return !words || kn_fail(err, KN_E_USAGE, "one of these is expected: %s", known.data);
+}
+
+static bool take_value(const kn_mcp_toolbox *b, kn_json_reader *j, kn_mcp_order *o, const target *t, kn_error *err) {
     kn_buf *const bufs[] = {
         [TO_REQUEST] = &o->request,
         [TO_SIZE] = o->tool == KN_MCP_UPSCALE_IMAGE ? &o->upscale : &o->size,
@@ -319,7 +336,9 @@ static bool take_value(kn_json_reader *j, kn_mcp_order *o, const target *t, kn_e
     case TO_REQUEST:
     case TO_SIZE:
     case TO_UPSCALE:
-    case TO_OUTPUT: return kn_json_skip(j, &value) && add_member(bufs[t->place], t->member, value, err);
+    case TO_OUTPUT:
+        return kn_json_skip(j, &value) && is_among_words(b, t->name, value, err) &&
+               add_member(bufs[t->place], t->member, value, err);
     case TO_QUERY: return add_parameter(j, &o->query, t->member, err);
     case TO_PICTURES: return take_pictures(j, o, err);
     case TO_MASK:
@@ -376,7 +395,7 @@ static bool read_arguments(const kn_mcp_toolbox *b, kn_json_reader *j, kn_mcp_or
         if (seen[t - targets])
             return kn_fail(err, KN_E_USAGE, "the argument '%s' comes twice", t->name);
         seen[t - targets] = true;
-        if (!take_value(j, o, t, err))
+        if (!take_value(b, j, o, t, err))
             return kn_fail_within(err, "%s", t->name);
     }
     return !j->failed && has_required(b, o->tool, seen, err);

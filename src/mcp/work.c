@@ -7,7 +7,7 @@
 #include "image/image.h"
 #include "mcp/internal.h"
 
-enum { TARGET_BYTES = KN_MCP_PLACE_BYTES + 200, RESOURCE_BYTES = 32 << 20, LINKS_PAGE = 50, ASK_MS = 60 * 1000 };
+enum { RESOURCE_BYTES = 32 << 20, LINKS_PAGE = 50, ASK_MS = 60 * 1000 };
 
 /* ---- results ---- */
 
@@ -16,7 +16,12 @@ static json_t *text_block(const char *text) {
 }
 
 void kn_mcp_answer_tool(kn_mcp_call *c, json_t *structured, json_t *more) {
-    char *text = structured ? json_dumps(structured, JSON_COMPACT) : NULL;
+    if (!structured) { /* something that belongs into it is not there */
+        json_decref(more);
+        kn_mcp_answer_strange(c);
+        return;
+    }
+    char *text = json_dumps(structured, JSON_COMPACT);
     json_t *content = text ? json_pack("[o]", text_block(text)) : NULL;
     if (content && more)
         json_array_extend(content, more);
@@ -195,7 +200,7 @@ static void tell_gallery(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 static void ask_gallery(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     snprintf(target, sizeof target, "/api/v1/gallery?%s", c->order.query.data);
     kn_mcp_ask(c, "GET", target, NULL, tell_gallery);
 }
@@ -209,7 +214,7 @@ static void tell_image(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 static void ask_thumbnail(kn_mcp_call *c, unsigned status, kn_span body) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     c->job = kn_mcp_read(c, status, body);
     snprintf(target, sizeof target, "/api/v1/gallery/%s/thumbnail?size=%u", c->order.subject,
              (unsigned)c->order.max_side);
@@ -227,7 +232,7 @@ static void tell_job(kn_mcp_call *c, unsigned status, kn_span body) {
 
 /* One of the studio's things by its id: "/api/v1/jobs/%s/cancel". */
 static void ask_about(kn_mcp_call *c, const char *method, const char *room, const char *more, kn_mcp_then *then) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     snprintf(target, sizeof target, "/api/v1/%s/%s%s", room, c->order.subject, more);
     kn_mcp_ask(c, method, target, NULL, then);
 }
@@ -276,7 +281,7 @@ static void tell_resources(kn_mcp_call *c, unsigned status, kn_span body) {
 }
 
 void kn_mcp_list_resources(kn_mcp_call *c) {
-    char target[TARGET_BYTES];
+    char target[KN_MCP_TARGET_BYTES];
     if (strspn(c->cursor, "0123456789") != strlen(c->cursor)) {
         kn_mcp_answer_error(c, KN_MCP_INVALID_PARAMS, "the cursor is none that was given out", NULL);
         return;
@@ -316,7 +321,7 @@ static bool is_uri(const char *uri, const char *start, const char *prefix, const
 }
 
 void kn_mcp_read_resource(kn_mcp_call *c) {
-    char id[KN_MCP_SUBJECT_BYTES], target[TARGET_BYTES];
+    char id[KN_MCP_SUBJECT_BYTES], target[KN_MCP_TARGET_BYTES];
     if (is_uri(c->uri, "kuno://gallery/", "img_", "", id)) {
         snprintf(target, sizeof target, "/api/v1/gallery/%s/content", id);
     } else if (is_uri(c->uri, "kuno://jobs/", "job_", "/preview", id)) {

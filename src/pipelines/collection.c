@@ -344,7 +344,7 @@ bool kn_collection_make(const char *folder, kn_collection *ret, kn_error *err) {
     kn_collection c = { 0 };
     kn_device *device = NULL;
     size_t room = 0;
-    if (!kn_model_tree_read(folder, &c.tree, err))
+    if (!kn_model_tree_read(folder, 0, &c.tree, err))
         return false;
     c.files = calloc(c.tree.files.count + 1, sizeof *c.files);
     c.tokenizers = calloc(c.tree.tokenizers.count + 1, sizeof *c.tokenizers);

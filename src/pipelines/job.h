@@ -56,6 +56,8 @@ struct kn_stages {
 
     /* A prompt in its template, cut to what the model takes: fills tokens, skip and dropped. */
     bool (*tokenize)(const kn_job *j, const char *prompt, kn_condition *ret, kn_error *err);
+    /* Whether tokenize would take it beside references with these longer sides. NULL: what is too long is cut. */
+    bool (*has_room)(const kn_tokenizer *t, const char *prompt, const uint32_t *sides, int count, kn_error *err);
     /* The rows that condition, from the tokens. */
     kn_tensor (*encode)(kn_job *j, const kn_condition *prompt);
     /* What the diffusion model makes of these rows once, for all steps; goes to the state. */

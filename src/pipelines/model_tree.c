@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <search.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "weights/weights.h"
 
 struct place {
@@ -16,11 +18,16 @@ struct place {
     ino_t number;
 };
 
+enum { SYSTEMS = 3 };
+static const char *const system_places[SYSTEMS] = { "/proc", "/sys", "/dev" };
+
 struct walk {
     kn_model_tree tree;
     const char *root;
-    struct place *seen;
-    size_t seen_count, seen_room, entries;
+    void *seen; /* a tree of struct place, for tsearch */
+    size_t entries;
+    double end; /* 0: none */
+    struct place root_place, systems[SYSTEMS];
     kn_error *err;
 };
 
@@ -53,17 +60,29 @@ static char *join(const char *folder, const char *name) {
     return asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name) < 0 ? NULL : path;
 }
 
+static int by_place(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    return x->device != y->device ? (x->device < y->device ? -1 : 1)
+                                  : (x->number > y->number) - (x->number < y->number);
+}
+
 /* Whether a place is met for the first time. */
 static bool is_new(struct walk *w, const struct stat *st) {
-    for (size_t i = 0; i < w->seen_count; i++)
-        if (w->seen[i].device == st->st_dev && w->seen[i].number == st->st_ino)
-            return false;
-    struct place *all = kn_array_grow(w->seen, w->seen_count, &w->seen_room, sizeof *all, w->err);
-    if (!all)
-        return false;
-    w->seen = all;
-    all[w->seen_count++] = (struct place){ st->st_dev, st->st_ino };
-    return true;
+    struct place *place = malloc(sizeof *place);
+    if (!place)
+        return kn_fail_nomem(w->err, sizeof *place);
+    *place = (struct place){ st->st_dev, st->st_ino };
+    struct place *const *found = tsearch(place, &w->seen, by_place);
+    if (found && *found == place)
+        return true;
+    free(place);
+    return found ? false : kn_fail_nomem(w->err, sizeof *place);
+}
+
+static bool is_late(struct walk *w) {
+    bool late = w->end > 0 && kn_now() >= w->end;
+    w->tree.cut |= late;
+    return late;
 }
 
 /* The length of its header and "{", or GGUF's magic. An index is told by its name. */
@@ -131,14 +150,24 @@ static bool is_left_out(const kn_paths *names, const char *name) {
 static bool walk_folder(struct walk *w, const char *folder, int depth);
 
 /* Whether it lies in what the kernel shows as files: reading there may wait for ever, or do something. */
-static bool is_of_system(const struct stat *st) {
-    static const char *const places[] = { "/proc", "/sys", "/dev" };
-    struct stat root, place;
+static bool is_of_system(const struct walk *w, const struct stat *st) {
     bool is = false;
-    for (size_t i = 0; i < KN_COUNT(places) && stat("/", &root) == 0; i++)
-        if (stat(places[i], &place) == 0 && place.st_dev == st->st_dev)
-            is |= place.st_dev != root.st_dev || place.st_ino == st->st_ino;
+    for (size_t i = 0; i < SYSTEMS; i++)
+        if (w->systems[i].number && w->systems[i].device == st->st_dev)
+            is |= w->systems[i].device != w->root_place.device || w->systems[i].number == st->st_ino;
     return is;
+}
+
+/* Number 0: there is none. */
+static struct place place_of(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (struct place){ st.st_dev, st.st_ino } : (struct place){ 0 };
+}
+
+static void find_systems(struct walk *w) {
+    w->root_place = place_of("/");
+    for (size_t i = 0; i < SYSTEMS; i++)
+        w->systems[i] = place_of(system_places[i]);
 }
 
 /* Whether a link leads to a folder that the whole tree lies in. */
@@ -158,7 +187,7 @@ static bool look_at(struct walk *w, char *path, int depth) {
     if (!path)
         return kn_fail_nomem(w->err, sizeof path);
     bool there = stat(path, &st) == 0, folder = there && S_ISDIR(st.st_mode), file = there && S_ISREG(st.st_mode);
-    if ((folder || file) && (is_of_system(&st) || (folder && leads_above(w, path))))
+    if ((folder || file) && (is_of_system(w, &st) || (folder && leads_above(w, path))))
         w->tree.cut = true;
     else if (folder && is_new(w, &st))
         ok = walk_folder(w, path, depth + 1);
@@ -177,23 +206,24 @@ static bool walk_folder(struct walk *w, const char *folder, int depth) {
     bool ok = list(w, folder, &names);
     if (ok && (has(&names, "tokenizer.json") || (has(&names, "vocab.json") && has(&names, "merges.txt"))))
         ok = add(&w->tree.tokenizers, strdup(folder), w->err);
-    for (size_t i = 0; ok && i < names.count; i++)
+    for (size_t i = 0; ok && i < names.count && !is_late(w); i++)
         ok = is_left_out(&names, names.at[i]) || look_at(w, join(folder, names.at[i]), depth);
     free_paths(&names);
     return ok;
 }
 
-bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err) {
+bool kn_model_tree_read(const char *folder, double within_s, kn_model_tree *ret, kn_error *err) {
     kn_error own = { 0 };
-    struct walk w = { .err = &own };
+    struct walk w = { .err = &own, .end = within_s > 0 ? kn_now() + within_s : 0 };
     char *root = realpath(folder, NULL);
     struct stat st;
     bool ok = (root && stat(root, &st) == 0) || kn_fail(&own, KN_E_NOT_FOUND, "%s", strerror(errno));
     w.root = root;
+    find_systems(&w);
     ok = ok && is_new(&w, &st) && walk_folder(&w, root, 0);
     if (ok && w.tree.unreadable.count && strcmp(w.tree.unreadable.at[0], root) == 0)
         ok = kn_fail(&own, KN_E_IO, "the folder cannot be read");
-    free(w.seen);
+    tdestroy(w.seen, free);
     free(root);
     if (ok) {
         *ret = w.tree;

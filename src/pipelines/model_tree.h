@@ -21,10 +21,11 @@ typedef struct kn_model_tree {
     kn_paths files;      /* safetensors, their indices and GGUF, in the order of their names */
     kn_paths tokenizers; /* folders with tokenizer.json, or with vocab.json and merges.txt */
     kn_paths unreadable; /* folders */
-    bool cut;            /* there is more than the limits allow, or where nothing is looked at */
+    bool cut;            /* there is more than the limits or the time allow, or where nothing is looked at */
 } kn_model_tree;
 
-bool kn_model_tree_read(const char *folder, kn_model_tree *ret, kn_error *err);
+/* within_s: for a large tree, which is cut then; 0: as long as it takes. */
+bool kn_model_tree_read(const char *folder, double within_s, kn_model_tree *ret, kn_error *err);
 void kn_model_tree_free(kn_model_tree *t);
 
 #endif

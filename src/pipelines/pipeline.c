@@ -494,3 +494,16 @@ void kn_pipeline_close(kn_pipeline *p) {
     free(p->preview_map);
     free(p);
 }
+
+/* A byte makes three tokens at the worst, where Unicode takes a character apart. */
+bool kn_stages_have_room(const kn_stages *s, const kn_source *tokenizer, const char *prompt, const uint32_t *sides,
+                         int count, kn_error *err) {
+    enum { CERTAIN_BYTES = 1000 };
+    kn_tokenizer *t = NULL;
+    if (!s->has_room || strlen(prompt) <= CERTAIN_BYTES)
+        return true;
+    bool ok = kn_qwen_tokenizer_read(tokenizer, &t, err) &&
+              s->has_room(t, prompt, sides, KN_MIN(count, (int)KN_MAX_REFERENCES), err);
+    kn_tokenizer_close(t);
+    return ok;
+}

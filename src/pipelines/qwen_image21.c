@@ -147,12 +147,12 @@ static int64_t system_rows(const kn_tokens *t, int32_t turn_start) {
 
 /* What stands before the prompt: the system turn, and the references, each as many tokens as the text encoder has seen.
  */
-static bool begin_turn(const kn_job *j, kn_buf *into) {
+static bool begin_turn(int count, const int *tokens, kn_buf *into) {
     bool ok = kn_buf_add_text(into, "<|im_start|>system\nComprehend and analyze the provided prompt.<|im_end|>\n"
                                     "<|im_start|>user\n");
-    for (int i = 0; i < j->recipe->reference_count; i++) {
+    for (int i = 0; i < count; i++) {
         ok = ok && kn_buf_printf(into, "%s<image%d><|vision_start|>", i ? " " : "", i + 1);
-        for (int k = 0; ok && k < rows_of(j, i) * columns_of(j, i); k++)
+        for (int k = 0; ok && k < tokens[i]; k++)
             ok = kn_buf_add_text(into, image_pad);
         ok = ok && kn_buf_add_text(into, "<|vision_end|>");
     }
@@ -187,30 +187,51 @@ static struct places find_places(const kn_job *j, const kn_condition *prompt) {
     return p;
 }
 
-/* Refuses what the transformer has no positions for. */
-static bool has_positions(const kn_job *j, const kn_condition *prompt, kn_error *err) {
-    int64_t words = find_places(j, prompt).words, around = 0;
-    for (int i = 0; i < j->recipe->reference_count; i++)
-        around += (int64_t)CELLS_PER_TOKEN * KN_MAX(rows_of(j, i), columns_of(j, i));
+/* Refuses what the transformer has no positions for. sides: the longer ones of the references. */
+static bool has_positions(int64_t words, const uint32_t *sides, int count, kn_error *err) {
+    int64_t around = 0;
+    for (int i = 0; i < count; i++)
+        around += (int64_t)CELLS_PER_TOKEN * (sides[i] / TOKEN_SIDE);
     return words + around <= KN_QWEN21_MAX_POSITION ||
            kn_fail(err, KN_E_RANGE, "the prompt has %lld tokens, at most %lld fit%s", (long long)words,
-                   (long long)KN_MAX(KN_QWEN21_MAX_POSITION - around, 0),
-                   j->recipe->reference_count ? " beside the references" : "");
+                   (long long)KN_MAX(KN_QWEN21_MAX_POSITION - around, 0), count ? " beside the references" : "");
+}
+
+static const char after[] = "<|im_end|>\n<|im_start|>assistant\n";
+
+/* The words are the same whether or not the tokens of pictures stand among them: control tokens are around those. */
+static bool has_room(const kn_tokenizer *t, const char *prompt, const uint32_t *sides, int count, kn_error *err) {
+    static const int nothing[KN_MAX_REFERENCES];
+    kn_tokens tokens = { 0 };
+    KN_AUTO_BUF before;
+    kn_buf_init(&before, KN_TOKENIZER_MAX_TEXT_BYTES);
+    if (!begin_turn(count, nothing, &before))
+        return kn_fail_nomem(err, before.limit);
+    if (!kn_qwen_tokenize(t, before.data, *prompt ? prompt : " ", after, &tokens, err))
+        return false;
+    int64_t words = (int64_t)tokens.n - system_rows(&tokens, kn_tokenizer_token(t, "<|im_start|>"));
+    kn_tokens_free(&tokens);
+    return has_positions(words, sides, count, err);
 }
 
 /* An empty prompt is a space. */
 static bool tokenize(const kn_job *j, const char *prompt, kn_condition *ret, kn_error *err) {
-    static const char after[] = "<|im_end|>\n<|im_start|>assistant\n";
     const kn_pipeline *p = j->pipeline;
+    int count = j->recipe->reference_count, seen[KN_MAX_REFERENCES];
+    uint32_t sides[KN_MAX_REFERENCES];
     KN_AUTO_BUF before;
     kn_buf_init(&before, KN_TOKENIZER_MAX_TEXT_BYTES);
-    if (!begin_turn(j, &before))
+    for (int i = 0; i < count; i++) {
+        seen[i] = rows_of(j, i) * columns_of(j, i);
+        sides[i] = (uint32_t)KN_MAX(rows_of(j, i), columns_of(j, i)) * TOKEN_SIDE;
+    }
+    if (!begin_turn(count, seen, &before))
         return kn_fail(err, KN_E_RANGE, "the reference pictures take more than %d bytes of prompt",
                        KN_TOKENIZER_MAX_TEXT_BYTES);
     if (!kn_qwen_tokenize(p->tokenizer, before.data, *prompt ? prompt : " ", after, &ret->tokens, err))
         return false;
     ret->skip = system_rows(&ret->tokens, p->turn_start);
-    return has_positions(j, ret, err);
+    return has_positions(find_places(j, ret).words, sides, count, err);
 }
 
 /* x: [tokens, width] -> the rows of text behind the system turn, one run after the other. */
@@ -268,6 +289,7 @@ const kn_stages kn_qwen21_stages = {
     .state_bytes = sizeof(struct state),
     .widths = widths,
     .tokenize = tokenize,
+    .has_room = has_room,
     .encode = encode,
     .prepare = prepare,
     .output = output,

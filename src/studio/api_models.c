@@ -164,12 +164,14 @@ static bool is_direct(const char *path, const char *folder) {
     return !strncmp(path, folder, len) && path[len] == '/' && !strchr(path + len + 1, '/');
 }
 
+enum { SCAN_S = 3 }; /* others wait for the disk's thread meanwhile */
+
 /* Model files are told by their first bytes. What is in them is for the image worker, which looks when a profile names
  * them: nothing that a file says is believed here. */
 static bool list_files(kn_visit *v, const char *folder, kn_error *err) {
     static const char reason[] = "what it is will be checked when a profile uses it";
     kn_model_tree tree;
-    if (!kn_path_check_folder(folder, err) || !kn_model_tree_read(folder, &tree, err))
+    if (!kn_path_check_folder(folder, err) || !kn_model_tree_read(folder, SCAN_S, &tree, err))
         return false;
     json_t *files = json_array();
     for (size_t i = 0; i < tree.files.count; i++) {

@@ -416,6 +416,7 @@ static void tell_facts(look *l, const kn_image_result *result) {
                                    .orientation_applied = format != KN_PICTURE_PNG,
                                    .has_alpha = result->is_transparent,
                                    .has_gain_map = result->has_gain_map,
+                                   .has_damaged_map = result->has_damaged_map,
                                    .icc_profile = result->icc_profile };
     l->looked(l->ctx, &facts, result->file, result->len, NULL);
 }

@@ -36,18 +36,21 @@ json_t *kn_input_json(const kn_input *i) {
 
 /* ---- what is known of one, as text ---- */
 
-enum { FORMAT, BYTES, WIDTH, HEIGHT, TURNED, ALPHA, GAIN_MAP, ICC, CREATED };
+enum { FORMAT, BYTES, WIDTH, HEIGHT, TURNED, ALPHA, GAIN_MAP, ICC, CREATED, NEEDED, DAMAGED_MAP = NEEDED };
 static const char *const keys[] = {
-    [FORMAT] = "format", [BYTES] = "bytes",       [WIDTH] = "width", [HEIGHT] = "height",      [TURNED] = "turned",
-    [ALPHA] = "alpha",   [GAIN_MAP] = "gain_map", [ICC] = "icc",     [CREATED] = "created_ms",
+    [FORMAT] = "format",           [BYTES] = "bytes",   [WIDTH] = "width",
+    [HEIGHT] = "height",           [TURNED] = "turned", [ALPHA] = "alpha",
+    [GAIN_MAP] = "gain_map",       [ICC] = "icc",       [CREATED] = "created_ms",
+    [DAMAGED_MAP] = "damaged_map",
 };
 
 static char *write_facts(const kn_input *i) {
     const kn_input_facts *f = &i->facts;
-    json_t *j = json_pack("{s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s, s:I}", keys[FORMAT], kn_picture_formats[f->format],
-                          keys[BYTES], (json_int_t)i->bytes, keys[WIDTH], (int)f->width, keys[HEIGHT], (int)f->height,
-                          keys[TURNED], f->orientation_applied, keys[ALPHA], f->has_alpha, keys[GAIN_MAP],
-                          f->has_gain_map, keys[ICC], f->icc_profile.text, keys[CREATED], (json_int_t)i->created_ms);
+    json_t *j = json_pack("{s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s, s:I, s:b}", keys[FORMAT],
+                          kn_picture_formats[f->format], keys[BYTES], (json_int_t)i->bytes, keys[WIDTH], (int)f->width,
+                          keys[HEIGHT], (int)f->height, keys[TURNED], f->orientation_applied, keys[ALPHA], f->has_alpha,
+                          keys[GAIN_MAP], f->has_gain_map, keys[ICC], f->icc_profile.text, keys[CREATED],
+                          (json_int_t)i->created_ms, keys[DAMAGED_MAP], f->has_damaged_map);
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
@@ -76,11 +79,12 @@ static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err)
         case TURNED: kn_form_bool(&f, &i->facts.orientation_applied); break;
         case ALPHA: kn_form_bool(&f, &i->facts.has_alpha); break;
         case GAIN_MAP: kn_form_bool(&f, &i->facts.has_gain_map); break;
+        case DAMAGED_MAP: kn_form_bool(&f, &i->facts.has_damaged_map); break;
         case ICC: read_icc(&f, &i->facts); break;
         case CREATED: kn_form_u64(&f, 0, TIME_MAX, &created); break;
         }
     }
-    for (int key = 0; key < (int)KN_COUNT(keys); key++)
+    for (int key = 0; key < NEEDED; key++)
         kn_form_need(&f, key);
     bool ok = kn_json_finish(&j);
     kn_json_close(&j);

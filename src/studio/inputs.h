@@ -17,8 +17,9 @@ enum { KN_INPUT_BYTES_MAX = 64 << 20 };
 typedef struct kn_input_facts {
     kn_picture_format format;
     uint32_t width, height; /* upright */
-    bool orientation_applied, has_alpha, has_gain_map;
-    kn_icc_name icc_profile; /* empty: none */
+    bool orientation_applied, has_alpha;
+    bool has_gain_map, has_damaged_map; /* one that can be read, or one that cannot */
+    kn_icc_name icc_profile;            /* empty: none */
 } kn_input_facts;
 
 typedef struct kn_input {

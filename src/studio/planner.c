@@ -488,7 +488,7 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
     p->guidance = s.cfg;
     p->sigmas = s.recipe.sigmas;
     snprintf(p->sampler, sizeof p->sampler, "%s", s.recipe.sampler->name.name);
-    *ret_guided = kn_recipe_is_guided(&s.recipe);
+    *ret_guided = p->guided = kn_recipe_is_guided(&s.recipe);
     if ((with->wish.steps.given && (unsigned)with->wish.steps.value != p->steps) ||
         (with->wish.cfg.given && (with->wish.cfg.value < p->guidance || with->wish.cfg.value > p->guidance)))
         note(p, "settings_adjusted", "Steps and guidance are those that the model can be run with", "info");
@@ -501,11 +501,18 @@ static bool set_steps(const kn_studio_request *r, const kn_plan_setting *with, k
 /* A gain map belongs to a picture of the same shape that shows the same, in a file that has room for it. */
 static void see_gain_map(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p) {
     const kn_plan_input *source = source_of(with), *first = with->inputs;
-    if (!source || !source->has_gain_map || !r->output.keep_hdr || p->kind == KN_KIND_TEXT_TO_IMAGE)
+    if (!source || !(source->has_gain_map || source->has_damaged_map) || !r->output.keep_hdr ||
+        p->kind == KN_KIND_TEXT_TO_IMAGE)
         return;
     while (first < source && first->role == KN_INPUT_MASK)
         first++;
-    if (r->output.format != KN_PICTURE_JPEG)
+    if (source->has_damaged_map)
+        note(
+            p, "hdr_dropped",
+            "The result is saved without the gain map of its source: it is damaged or incomplete, or of a kind that is "
+            "not known here",
+            "info");
+    else if (r->output.format != KN_PICTURE_JPEG)
         note(p, "hdr_dropped",
              "The result is saved without the gain map of its source: only JPEG files have room for it", "info");
     else if (p->kind == KN_KIND_OUTPAINT || first != source ||

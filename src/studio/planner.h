@@ -28,7 +28,7 @@ typedef struct kn_plan_input {
     char id[KN_SHA256_TEXT]; /* empty: one of the gallery's */
     kn_input_role role;
     uint32_t width, height;
-    bool has_gain_map;
+    bool has_gain_map, has_damaged_map;
     bool has_other_colours; /* its colour profile is not sRGB, or cannot be read */
 } kn_plan_input;
 
@@ -60,6 +60,7 @@ typedef struct kn_studio_plan {
     kn_rect paste; /* of the source in the result */
     unsigned steps;
     double guidance;
+    bool guided;          /* so that the negative prompt counts */
     kn_optional strength; /* the source is where it starts */
     char sampler[64];
     kn_sigmas sigmas;

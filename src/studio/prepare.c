@@ -70,6 +70,7 @@ static bool find_inputs(kn_store *store, const kn_studio_request *r, kn_plan_set
         to->width = input.facts.width;
         to->height = input.facts.height;
         to->has_gain_map = input.facts.has_gain_map;
+        to->has_damaged_map = input.facts.has_damaged_map;
         const char *profile = input.facts.icc_profile.text;
         to->has_other_colours = profile[0] && !kn_icc_is_srgb(profile);
     }
@@ -86,6 +87,23 @@ static bool find_inputs(kn_store *store, const kn_studio_request *r, kn_plan_set
     return true;
 }
 
+/* What the engine would only say when the job runs. A tokenizer that cannot be read it will tell by itself. */
+static void see_prompts(const kn_model_profile *profile, kn_prepared *p) {
+    const char *const prompts[] = { p->request.prompt, p->plan.guided ? p->request.negative_prompt : NULL };
+    uint32_t sides[KN_REQUEST_INPUTS];
+    kn_studio_plan *plan = &p->plan;
+    for (size_t i = 0; i < plan->reference_count; i++)
+        sides[i] = KN_MAX(plan->references[i].width, plan->references[i].height);
+    for (size_t i = 0; i < KN_COUNT(prompts); i++) {
+        kn_error why = { 0 };
+        if (!prompts[i] || kn_model_has_room(profile, prompts[i], sides, plan->reference_count, &why))
+            continue;
+        if (why.code == KN_E_RANGE && plan->blocking_count < KN_PLAN_NOTES)
+            plan->blocking[plan->blocking_count++] =
+                (kn_note){ "prompt_too_long", "A prompt has more tokens than the model takes; shorten it", "error" };
+    }
+}
+
 static bool plan(const kn_studio *s, kn_store *store, const kn_plan_wish *wish, kn_prepared *p, kn_buf *pointer,
                  kn_error *err) {
     const kn_speed_key key = { s->runner.backend, s->runner.device, "staged" };
@@ -100,8 +118,12 @@ static bool plan(const kn_studio *s, kn_store *store, const kn_plan_wish *wish, 
         return point_at(pointer, err, KN_E_NOT_FOUND, "/profile", kn_prepared_lacks(p->request.profile));
     if (!(s->runner.formats >> p->request.output.format & 1))
         return point_at(pointer, err, KN_E_UNSUPPORTED, "/output/format", "pictures are not written in this format");
-    return find_inputs(store, &p->request, &with, pointer, err) && kn_speed_find(store, &key, &with.speed, err) &&
-           kn_plan_request(&p->request, &with, &p->plan, pointer, err);
+    if (!find_inputs(store, &p->request, &with, pointer, err) || !kn_speed_find(store, &key, &with.speed, err) ||
+        !kn_plan_request(&p->request, &with, &p->plan, pointer, err))
+        return false;
+    if (p->plan.kind != KN_KIND_UPSCALE)
+        see_prompts(with.profile, p);
+    return true;
 }
 
 bool kn_prepare(const kn_studio *s, kn_store *store, const char *text, size_t len, bool upscale,

@@ -396,3 +396,16 @@ bool kn_profiles_list(kn_store *s, const char *models_toml, kn_model_list *ret, 
     kn_profiles_list_free(&l);
     return false;
 }
+
+static kn_source tokenizer_of(const kn_model_profile *p) {
+    for (size_t i = 0; i < p->file_count; i++)
+        if (p->files[i].role == KN_MODEL_TOKENIZER)
+            return (kn_source){ .path = p->files[i].path };
+    return strcmp(p->name, kn_demo_profile.name) ? (kn_source){ 0 } : kn_demo_files().tokenizer;
+}
+
+bool kn_model_has_room(const kn_model_profile *p, const char *prompt, const uint32_t *sides, size_t count,
+                       kn_error *err) {
+    const kn_source tokenizer = tokenizer_of(p);
+    return kn_stages_have_room(p->architecture->stages, &tokenizer, prompt, sides, (int)count, err);
+}

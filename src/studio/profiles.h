@@ -57,6 +57,12 @@ typedef struct kn_model_list {
  * *ret_problem says why. */
 bool kn_profiles_list(kn_store *s, const char *models_toml, kn_model_list *ret, kn_error *ret_problem, kn_error *err);
 void kn_profiles_list_free(kn_model_list *list);
+
+/* Whether the model takes so long a prompt beside references with these longer sides. KN_E_RANGE: it does not. Of its
+ * files only the tokenizer is read, and that only for long prompts. */
+bool kn_model_has_room(const kn_model_profile *p, const char *prompt, const uint32_t *sides, size_t count,
+                       kn_error *err);
+
 const kn_model_profile *kn_profiles_named(const kn_model_list *list, const char *name); /* NULL: there is none */
 
 /* The first one of models.toml or a client's that is of this architecture and variant. NULL: there is none. */

@@ -172,6 +172,7 @@ static bool hear_picture(kn_image_process *p) {
     p->result.height = picture.height;
     p->result.is_transparent = picture.traits & KN_TRAIT_TRANSPARENT;
     p->result.has_gain_map = picture.traits & KN_TRAIT_GAIN_MAP;
+    p->result.has_damaged_map = picture.traits & KN_TRAIT_DAMAGED_MAP;
     p->result.icc_profile = picture.profile;
     keep_answer(p, payload->len - picture.png_len);
     end_job(p, KN_JOB_DONE);

@@ -63,6 +63,7 @@ typedef struct kn_image_result {
     uint32_t width, height;  /* of a drawn picture, or of one that was read, as it came; 0: unknown */
     bool is_transparent;     /* a picture that was read */
     bool has_gain_map;       /* likewise */
+    bool has_damaged_map;    /* likewise: instead of one that can be read */
     kn_icc_name icc_profile; /* likewise; empty: none */
     const char *hdr_lost; /* why a drawn picture is without the gain map that it was to keep; "" if nothing is lost */
     uint32_t factor;      /* of an upscaler that was measured */

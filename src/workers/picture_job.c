@@ -38,7 +38,7 @@ kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_pi
         *ret = (kn_picture_facts){ .width = picture.width,
                                    .height = picture.height,
                                    .is_transparent = kn_image_is_transparent(&picture),
-                                   .has_gain_map = kn_gain_map_is_there(file, len),
+                                   .gain_map = kn_gain_map_look(file, len, &KN_IMAGE_LIMITS),
                                    .icc_profile = kn_icc_name_in(file, len) };
         ok = shrink(&picture, largest, err);
         if (!ret->is_transparent)

@@ -6,16 +6,17 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "image/gain_map.h"
 #include "image/icc.h"
 #include "image/image.h"
 #include "workers/codes.h"
 
 /* What there is to say about it. */
 typedef struct kn_picture_facts {
-    uint32_t width, height;  /* as it came, upright */
-    bool is_transparent;     /* somewhere; else the file has no alpha */
-    bool has_gain_map;       /* it is HDR (image/gain_map.h), as far as its head says */
-    kn_icc_name icc_profile; /* empty: none */
+    uint32_t width, height;     /* as it came, upright */
+    bool is_transparent;        /* somewhere; else the file has no alpha */
+    kn_gain_map_state gain_map; /* of one that is HDR */
+    kn_icc_name icc_profile;    /* empty: none */
 } kn_picture_facts;
 
 /* largest: of the longer side, 0: as it is. png: adds to it. */

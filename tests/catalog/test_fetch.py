@@ -222,6 +222,26 @@ class Servers(Fetching):
         self.assert_fetched("small", result)
         self.assertGreater(result.seconds, 2)
 
+    def test_what_the_server_did_is_told_in_whole_sentences(self):
+        def wait(seconds):
+            def behave(_, reply):
+                reply.status, reply.body, reply.fields = 503, b"", {"Retry-After": seconds}
+            return behave
+
+        def behind_a_long_line(_, reply):
+            reply.fields["X-Long"] = "y" * (5 * MIB)
+        for behave, says in ((lambda _, reply: reply.fields.update({"Content-Range": "nonsense"}),
+                              "the server sends other bytes than those that it was asked for, again and again; try"),
+                             (lambda _, reply: reply.fields.update({"Content-Encoding": "gzip", "Content-Range": None}),
+                              "other bytes than those that it was asked for"),
+                             (behind_a_long_line, "a line of the server's answer is too long"),
+                             (wait("1200"), "the server asks to come again in 20 minutes"),
+                             (wait("99999999999"), "the server asks not to come again for more than a day")):
+            with Server("small", behave) as server:
+                result = self.fetch("small", server)
+            self.assert_refused("small", result, says)
+            self.assertNotIn("…", result.err)
+
     def test_a_file_that_moved_is_told_with_its_page_and_its_place(self):
         def behave(_, reply):
             reply.status, reply.body = 404, b"<html>"
@@ -314,6 +334,57 @@ class Files(Fetching):
             f"kuno-download 1\nbytes {files.BYTES['large']}\nsha256 {files.sha256('large')}\npiece 8388608\ndone 0\n")
         with Server("large") as server:
             self.assert_fetched("large", self.fetch("large", server))
+
+    # Whatever an earlier call left, and however the server sends: the name is given to the right bytes or to none.
+    def test_what_was_left_too_long_or_too_short_never_gets_the_name(self):
+        for name in ("small", "large"):
+            size = files.BYTES[name]
+            part = self.place(name).with_suffix(".safetensors.part")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            head = f"kuno-download 1\nbytes {size}\nsha256 {files.sha256(name)}\npiece 8388608\n"
+            for content, journal, ranges in ((bytes(3 * size), None, True), (bytes(3 * size), "junk", False),
+                                             (files.content(name) + b"tail", head + "done 0\n", True),
+                                             (files.content(name)[:-1], head + "done 0\n", False)):
+                part.write_bytes(content)
+                if journal:
+                    part.with_suffix(".part.journal").write_text(journal)
+                with Server(name, ranges=ranges) as server:
+                    self.assert_fetched(name, self.fetch(name, server))
+                self.place(name).unlink()
+
+    def test_what_another_program_writes_meanwhile_is_noticed(self):
+        part = self.place("small").with_suffix(".safetensors.part")
+
+        def lengthen(_, __):
+            with open(part, "ab") as file:
+                file.write(b"tail")
+
+        def replace(_, __):
+            part.unlink()
+            part.write_bytes(bytes(files.BYTES["small"]))
+        for behave in (lengthen, replace):
+            with Server("small", behave) as server:
+                self.assert_refused("small", self.fetch("small", server), "another program", code=INVALID)
+            self.assertEqual(self.leftovers(), [])
+
+    def test_what_fails_before_the_first_byte_leaves_nothing(self):
+        def answer(status, **fields):
+            def behave(_, reply):
+                reply.status, reply.body = status, b""
+                reply.fields = {name: value.format(url=server.url) for name, value in fields.items()}
+            return behave
+
+        def longer(_, reply):
+            reply.status, reply.fields, reply.body = 200, {}, bytes(reply.body) + b"tail"
+        for name, behave in (("small", answer(404)), ("large", answer(403)), ("small", answer(500)),
+                             ("small", answer(302, Location="{url}/again")), ("large", longer),
+                             ("large", lambda _, reply: setattr(reply, "cut", 0))):
+            with Server(name, behave) as server:
+                result = self.fetch(name, server)
+                self.assert_refused(name, result, code=result.code)
+                self.assertNotEqual(result.code, ENDED)
+                self.assertNotIn("is kept", result.err)
+                self.assertEqual(self.leftovers(), [])
 
     def test_stopping_keeps_what_has_come_to_the_byte(self):
         with Server("huge", slowly) as server:

@@ -13,7 +13,7 @@ import tap
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "install-packages"
 TOOLS = ("awk", "cat", "cut", "env", "grep", "mktemp", "rm", "sed", "sh", "sort", "tail", "tr", "wc")
 BUILD = ("gcc libc6-dev libcurl4-openssl-dev libjansson-dev libjpeg-dev libpng-dev libseccomp-dev libsqlite3-dev "
-         "libssl-dev libwebp-dev meson ninja-build pkgconf").split()
+         "libssl-dev libwebp-dev meson ninja-build pkgconf zlib1g-dev").split()
 
 
 class Machine:

@@ -4,6 +4,7 @@ studio behind it is the rig of tests/studio, whose prompts say what becomes of a
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -54,6 +55,36 @@ class Studio(Rig):
             if time.monotonic() > end:
                 raise AssertionError(f"no job becomes {state}: {self.states()}")
             time.sleep(0.01)
+
+
+class Stranger:
+    """A server on the studio's port that answers every request alike, and keeps what it was asked."""
+
+    def __init__(self, port, answer, user=None):
+        self.heard, self.answer = [], answer
+        if user is not None:
+            os.seteuid(user)  # whose the socket is
+        try:
+            self.listener = socket.create_server(("127.0.0.1", port))
+        finally:
+            if user is not None:
+                os.seteuid(0)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(self.answer)
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                with connection:
+                    self.heard.append(connection.recv(65536))
+                    connection.sendall(head + self.answer)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
 
 
 class Lines:

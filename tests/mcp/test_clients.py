@@ -97,5 +97,34 @@ class Clients(unittest.TestCase):
         """mcp_for_javascript_of_the_line_before_works_too"""
         self.javascript("v1", "legacy")
 
+    def inspector(self, *arguments):
+        if not (PACKAGES / "javascript.installed").exists():
+            self.skipTest("the clients for javascript are not there; scripts/install-clients brings them")
+        folder = PACKAGES / "javascript/node_modules/@modelcontextprotocol/inspector-cli/build"
+        # It looks for its own name in ../package.json of the folder that it is started in.
+        return subprocess.run([shutil.which("node"), folder / "index.js", *arguments], capture_output=True, text=True,
+                              env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "NO_PROXY": "*"}, cwd=folder,
+                              timeout=3 * PATIENCE)
+
+    def test_inspector(self):
+        """the_command_line_of_the_inspector_speaks_to_both_ways"""
+        http, stdio = self.targets()
+        token = ("--transport", "http", "--header", f"Authorization: Bearer {TOKEN}")
+        for name, target in (("stdio", (stdio,)), ("http", (http, *token))):
+            def ask(*arguments, target=target):
+                ended = self.inspector(*target, *arguments)
+                self.assertEqual(ended.returncode, 0, ended.stderr[-2000:])
+                return json.loads(ended.stdout)
+            with self.subTest(name):
+                self.assertEqual([tool["name"] for tool in ask("--method", "tools/list")["tools"]], TOOLS)
+                status = ask("--method", "tools/call", "--tool-name", "get_status")
+                self.assertEqual(status["structuredContent"]["model"], "demo")
+                drawn = ask("--method", "tools/call", "--tool-name", "generate_image", "--tool-arg", "prompt=a boat",
+                            "seed=\"7\"")
+                self.assertEqual([block["type"] for block in drawn["content"]], DRAWN[0])
+                self.assertIn("resources", ask("--method", "resources/list"))
+        refused = self.inspector(http, "--transport", "http", "--method", "tools/list")
+        self.assertNotEqual(refused.returncode, 0)
+
 
 tap.main()

@@ -256,7 +256,10 @@ class Leaving(Case):
                 message, fields = self.modern(call(1, "wait_for_job", {"job_id": job["job_id"]}, progressToken=1))
                 connection = stack.enter_context(self.asking(message, **fields))
                 stack.callback(self.begin(connection).close)
-            heard = self.new(call(2, "get_status"))
+            result = self.new(call(2, "generate_image", {"prompt": "x"})).last["result"]
+            self.assertTrue(result["isError"])
+            self.assertIn("too_many_requests: 64 requests are under way", result["content"][0]["text"])
+            heard = self.new(request(2, "tools/list"))
             self.assertEqual((heard.status, heard.code), (200, -32603))
         self.old(call(3, "cancel_job", {"job_id": job["job_id"]}))
         self.idle()

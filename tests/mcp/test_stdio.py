@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 import tap
-from studio.rig import PATIENCE, png
-from talk import HANDSHAKE, LEGACY, MODERN, PROGRAM, SLOW, SPACE, Lines, Studio, call, envelope, note, request
+from studio.rig import PATIENCE, TOKEN, png
+from talk import HANDSHAKE, LEGACY, MODERN, PROGRAM, SLOW, SPACE, Lines, Stranger, Studio, call, envelope, note, request
 
 TOOLS = ["get_status", "list_models", "plan_image", "generate_image", "edit_image", "upscale_image", "get_job",
          "wait_for_job", "cancel_job", "list_gallery", "get_image"]
@@ -235,7 +235,7 @@ class Tools(Case):
         self.failed(talk.tool(1, "generate_image", {"prompt": "fails=out_of_memory"}), "out_of_memory: ")
         self.failed(talk.tool(2, "get_job", {"job_id": "job_" + "0" * 26}), "not_found: ")
         self.failed(talk.tool(3, "generate_image", {"prompt": "x", "count": 9}), "member_invalid: ")
-        self.failed(talk.tool(4, "generate_image", {"prompt": "x", "preset": "great"}), "member_invalid: ")
+        self.failed(talk.tool(4, "generate_image", {"prompt": "x", "seed": "great"}), "member_invalid: ")
         self.failed(talk.tool(5, "upscale_image", {"image": "img_" + "0" * 26, "factor": 2}),
                     "member_invalid: A member of the body is not as it should be: there is no such picture")
 
@@ -247,6 +247,9 @@ class Tools(Case):
             ("generate_image", {"prompt": "x", "wait_seconds": 9999},
              "wait_seconds: a whole number from 0 to 3600 is expected"),
             ("generate_image", {"prompt": "x", "image": "y"}, "there is no argument 'image'"),
+            ("generate_image", {"prompt": "x", "size": "custom"},
+             "size: one of these is expected: auto, 1k, 1.5k, 2k, source"),
+            ("plan_image", {"prompt": "x", "format": 3}, "format: one of these is expected: png, jpeg, webp"),
             ("get_job", {"job_id": "../settings"}, "job_id: there is no such id"),
             ("edit_image", {"prompt": "x", "images": []}, "images: at least one picture is needed"),
             ("edit_image", {"prompt": "x", "images": ["http://there/x.png"]}, "images: picture 1: it is neither"),
@@ -324,7 +327,9 @@ class Pictures(Case):
             talk = self.opened("--allow", inside)
             for number, path in enumerate((outside, f"{inside}/../out.png", f"{inside}/link.png", f"{inside}/none.png",
                                            f"{inside}", "/dev/zero")):
-                self.failed(talk.tool(number, "edit_image", {"prompt": "x", "images": [path]}), "input_invalid: ")
+                leads_out = "a file named by its path leads out of the folder" if "link" in path or ".." in path else ""
+                self.failed(talk.tool(number, "edit_image", {"prompt": "x", "images": [path]}),
+                            f"input_invalid: {leads_out}")
             closed = self.opened()
             self.failed(closed.tool(1, "edit_image", {"prompt": "x", "images": [outside]}), "input_invalid: paths")
 
@@ -383,6 +388,35 @@ class Life(Case):
                 self.assertIn("the token is not", talk.ask(call(2, "get_status"))["error"]["message"])
                 os.unlink(studio.token_file)
                 self.assertIn("has not run yet", talk.ask(call(3, "get_status"))["error"]["message"])
+
+    # It is asked who it is before it is sent the token; and what it says is not taken for a shortage of ours.
+    def test_another_program_in_its_place_gets_no_token(self):
+        healthy = b'{"status": "ok", "version": "1", "api": "v1"}'
+        for health, says, asked in ((b"{}", "is not Kuno's studio", 1), (b"[1]", "is not Kuno's studio", 1),
+                                    (healthy, "of different versions", 2)):
+            with Studio() as studio:
+                studio.end()
+                with Stranger(studio.port, health) as stranger, Lines(studio.config) as talk:
+                    talk.open()
+                    answer = talk.ask(call(1, "get_status"))
+                    self.refused(answer, INTERNAL)
+                    self.assertIn(says, answer["error"]["message"])
+                    self.assertNotIn("memory", answer["error"]["message"])
+                    self.assertEqual(len(stranger.heard), asked)
+                    self.assertNotIn(TOKEN.encode(), stranger.heard[0])
+
+    def test_the_service_of_another_user_gets_no_token(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can listen as somebody else")
+        with Studio() as studio:
+            studio.end()
+            for owner, sent in ((65534, True), (1, False)):
+                os.chown(studio.folder, owner, -1)
+                with Stranger(studio.port, b'{"api": "v1"}', user=65534) as stranger, Lines(studio.config) as talk:
+                    talk.open()
+                    message = talk.ask(call(1, "get_status"))["error"]["message"]
+                    self.assertEqual("belongs to another user" in message, not sent, message)
+                    self.assertEqual(any(TOKEN.encode() in one for one in stranger.heard), sent, message)
 
     def test_a_job_survives_the_service_and_its_wait_says_so(self):
         with Studio() as studio, Lines(studio.config) as talk:

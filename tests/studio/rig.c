@@ -205,12 +205,14 @@ static bool look(void *ctx, const void *data, size_t len, unsigned largest, kn_l
     kn_buf_init(&g->png, 64 << 20);
     if (kn_image_read(data, len, &KN_IMAGE_LIMITS, &image, &g->err)) {
         kn_image_kind kind = kn_image_kind_of(data, len);
+        kn_gain_map_state map = kn_gain_map_look(data, len, &KN_IMAGE_LIMITS);
         g->facts = (kn_input_facts){ .format = kind == KN_IMAGE_PNG    ? KN_PICTURE_PNG
                                                : kind == KN_IMAGE_JPEG ? KN_PICTURE_JPEG
                                                                        : KN_PICTURE_WEBP,
                                      .width = image.width,
                                      .height = image.height,
-                                     .has_gain_map = kn_gain_map_is_there(data, len),
+                                     .has_gain_map = map == KN_GAIN_MAP_GOOD,
+                                     .has_damaged_map = map == KN_GAIN_MAP_DAMAGED,
                                      .icc_profile = kn_icc_name_in(data, len) };
         if (largest)
             shrink(&image, largest, g);

@@ -256,6 +256,34 @@ class Jobs(Api):
             self.assertEqual(plan.json.get("keeps_hdr"), keeps, more)
             self.assertEqual("hdr_dropped" in [note["code"] for note in plan.json["notes"]], dropped, more)
 
+    def test_a_prompt_with_too_many_tokens_is_refused_by_the_plan(self):
+        for prompt, too_long in (("x" * 8100, False), ("x" * 8300, True), ("x" * 32768, True)):
+            plan = self.rig.post("/plan", {"prompt": prompt})
+            self.assertEqual([note["code"] for note in plan.json["blocking"]], ["prompt_too_long"] * too_long)
+        self.problem(self.rig.post("/jobs", {"prompt": "x" * 32768}), 422, "prompt_too_long")
+        ignored = self.rig.post("/plan", {"prompt": "x", "negative_prompt": "x" * 32768}).json
+        self.assertEqual(ignored["blocking"], [])
+
+    def test_a_gain_map_that_cannot_be_read_is_not_promised(self):
+        with open(os.path.join(WORKFLOWS, "..", "image", "gain-map", "gainmap.jpg"), "rb") as file:
+            whole = file.read()
+        path = self.rig.folder + "/hdr.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        self.assertEqual(self.rig.ask("PUT", "/models/damaged", profile).status, 201)
+        source = self.rig.upload(whole[:whole.rindex(b"\xff\xd8\xff")])
+        edit = {"prompt": "a", "profile": "damaged", "inputs": [{"input_id": source, "role": "source"}],
+                "output": {"format": "jpeg"}}
+        for restarts in (False, True):
+            if restarts:
+                self.rig.end()
+                self.rig.begin()
+            self.assertFalse(self.rig.get("/inputs/" + source)["has_gain_map"])
+            plan = self.rig.post("/plan", edit).json
+            self.assertIsNone(plan.get("keeps_hdr"))
+            self.assertIn("hdr_dropped", [note["code"] for note in plan["notes"]])
+
     def test_colour_profiles_are_told_and_noted(self):
         path = self.rig.folder + "/colours.safetensors"
         with open(path, "wb") as file:

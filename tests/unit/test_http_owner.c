@@ -59,7 +59,10 @@ static void the_program_that_listens_is_named_with_its_process(void **state) {
         if (fd < 0)
             continue;
         a = with_host(rows[i].is_asked_for, &a);
+        uid_t user = geteuid() + 1;
         check_owner(&a, us);
+        assert_true(kn_address_user(&a, &user));
+        assert_int_equal(user, geteuid());
         close(fd);
     }
 }
@@ -71,6 +74,8 @@ static void who_listens_on_another_address_is_not_meant(void **state) {
     assert_true(own >= 0);
     b = with_host("127.0.0.2", &a);
     check_owner(&b, "another program");
+    uid_t user;
+    assert_false(kn_address_user(&b, &user));
     close(own);
     assert_true(kn_address_parse("unix:/nowhere", &b, NULL));
     check_owner(&b, "another program");

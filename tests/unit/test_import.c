@@ -473,7 +473,9 @@ static void changes_of_the_editor_are_understood(void **state) {
 
 static void texts_of_others_fill_a_form(void **state) {
     (void)state;
-    static const struct {
+    const unsigned unusable =
+        1u << KN_IMPORT_STEPS_UNUSABLE | 1u << KN_IMPORT_SEED_UNUSABLE | 1u << KN_IMPORT_SIZE_UNUSABLE;
+    const struct {
         const char *text;
         unsigned warnings;
         const char *seed;
@@ -482,11 +484,19 @@ static void texts_of_others_fill_a_form(void **state) {
     } rows[] = {
         { "boat\nSteps: 20, Sampler: Euler, Schedule type: Simple, Seed: 5, Size: 512x768", 0, "5", 512, 20 },
         { "boat\nSteps: 20, Sampler: DPM++ 2M, Schedule type: Karras, Seed: 5, Size: 512x768",
-          1u << KN_IMPORT_OTHER_SAMPLER | 1u << KN_IMPORT_OTHER_SCHEDULER, "5", 512, 20 },
+          1u << KN_IMPORT_OTHER_SCHEDULER, "5", 512, 20 },
+        { "boat\nSteps: 20, Sampler: DPM++ 2M Karras, Seed: 5, Size: 512x768", 1u << KN_IMPORT_OTHER_SCHEDULER, "5",
+          512, 20 },
+        { "boat\nSteps: 20, Sampler: Restart, Schedule type: SGM Uniform, Seed: 5, Size: 512x768",
+          1u << KN_IMPORT_OTHER_SAMPLER, "5", 512, 20 },
+        { "boat\nSteps: 20, Clip skip: 2, Model: x, Version: v1.10, Seed: 5, Size: 512x768", 1u << KN_IMPORT_LEFT_OUT,
+          "5", 512, 20 },
         { "boat <lora:x:1>\nSteps: 20, Seed: 5, Size: 500x768", 1u << KN_IMPORT_LORA | 1u << KN_IMPORT_SIZE_ROUNDED,
           "5", 500, 20 },
-        { "boat\nSteps: 0, Seed: -1, Size: x", 0, NULL, 0, 0 },
-        { "boat\nSteps: 999999999999999999999, Seed: 1e5, Size: 99999999x1", 0, NULL, 0, 0 },
+        { "boat\nSteps: 0, Seed: -1, Size: x", unusable, NULL, 0, 0 },
+        { "boat\nSteps: 999999999999999999999, Seed: 1e5, Size: 99999999x1", unusable, NULL, 0, 0 },
+        { "boat\nSteps: 99999999999, CFG scale: 1e999, Seed: -1, Size: 0x0", unusable | 1u << KN_IMPORT_CFG_UNUSABLE,
+          NULL, 0, 0 },
         { "boat", 0, NULL, 0, 0 },
     };
     for (size_t i = 0; i < KN_COUNT(rows); i++) {
@@ -501,6 +511,31 @@ static void texts_of_others_fill_a_form(void **state) {
         assert_int_equal(f.seed == NULL, rows[i].seed == NULL);
         if (f.seed)
             assert_string_equal(f.seed, rows[i].seed);
+        kn_import_free(&f);
+    }
+}
+
+static void samplers_of_a1111_are_called_by_our_names(void **state) {
+    (void)state;
+    static const char *const rows[][4] = {
+        { "Sampler: Euler a, Schedule type: Beta", "euler_ancestral", "beta" },
+        { "Sampler: DPM++ 2M, Schedule type: SGM Uniform", "dpmpp_2m", "sgm_uniform" },
+        { "Sampler: DPM++ 2M Karras", "dpmpp_2m", NULL },
+        { "Sampler: DPM++ 2M SDE Exponential", NULL, NULL },
+        { "Sampler: Euler, Schedule type: Normal", "euler", "normal" },
+        { "Sampler: Euler, Schedule type: Discrete", "euler", NULL },
+    };
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        char text[200];
+        kn_import f;
+        kn_error err = { 0 };
+        snprintf(text, sizeof text, "boat\nSteps: 20, Seed: 5, %s", rows[i][0]);
+        assert_true(import_text("parameters", text, &f, &err));
+        for (int k = 0; k < 2; k++) {
+            const char *got = k ? kn_import_scheduler(&f) : kn_import_sampler(&f), *wanted = rows[i][1 + k];
+            if (!got != !wanted || (got && strcmp(got, wanted) != 0))
+                fail_msg("%s: %s", rows[i][0], got ? got : "none");
+        }
         kn_import_free(&f);
     }
 }
@@ -752,6 +787,7 @@ int main(void) {
         cmocka_unit_test(unfolds_subgraphs_of_the_editor),
         cmocka_unit_test(changes_of_the_editor_are_understood),
         cmocka_unit_test(texts_of_others_fill_a_form),
+        cmocka_unit_test(samplers_of_a1111_are_called_by_our_names),
         cmocka_unit_test(our_own_texts_come_back_whole),
         cmocka_unit_test(the_executed_graph_counts_before_other_texts),
         cmocka_unit_test(recipes_are_what_the_worker_draws_from),

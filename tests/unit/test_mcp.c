@@ -214,10 +214,12 @@ static void every_argument_that_is_told_of_is_taken(void **state) {
                                 : !strcmp(type, "object")                         ? "{}"
                                 : !strcmp(type, "string")                         ? "\"x\""
                                                                                   : "64";
+            const char *word = json_string_value(json_array_get(json_object_get(schema, "enum"), 0));
+            const char *quote = word ? "\"" : "";
             char text[200];
             kn_mcp_order o;
             kn_error err = { 0 };
-            snprintf(text, sizeof text, "{\"%s\":%s}", name, value);
+            snprintf(text, sizeof text, "{\"%s\":%s%s%s}", name, quote, word ? word : value, quote);
             if (order(which, text, &o, &err))
                 kn_mcp_order_free(&o);
             else if (!strstr(err.text, "is missing"))

@@ -289,6 +289,7 @@ static void a_name_that_is_taken_stays_as_it_is(void **state) {
     for (int with_rename = 0; with_rename < 2; with_rename++) {
         kn_error err = { 0 };
         fail_rename = with_rename ? 0 : EINVAL;
+        assert_true(kn_partial_reserve(&p->part, &err));
         close(openat(p->part.dir_fd, "model.gguf", O_WRONLY | O_CREAT, 0600));
         assert_false(kn_partial_activate(&p->part, &err));
         assert_int_equal(err.code, KN_E_OUTPUT);
@@ -301,6 +302,7 @@ static void a_file_system_without_that_rename_has_links(void **state) {
     place *p = *state;
     kn_error err = { 0 };
     fail_rename = EINVAL;
+    assert_true(kn_partial_reserve(&p->part, &err));
     assert_true(kn_partial_activate(&p->part, &err));
     assert_true(is_there(p, "model.gguf"));
     assert_false(is_there(p, "model.gguf.part") || is_there(p, "model.gguf.part.journal"));
@@ -350,6 +352,53 @@ static void a_journal_without_its_file_is_gone_first(void **state) {
     assert_int_equal(text.len, 0);
 }
 
+static uint64_t size_of_part(const place *p) {
+    struct stat st;
+    assert_int_equal(fstatat(p->part.dir_fd, "model.gguf.part", &st, 0), 0);
+    return (uint64_t)st.st_size;
+}
+
+/* A promise of space makes no file shorter, and not every file system gives one. */
+static void what_was_left_longer_is_cut(void **state) {
+    place *p = *state;
+    for (int promises = 0; promises < 2; promises++) {
+        kn_error err = { 0 };
+        fail_reserve = promises ? 0 : EOPNOTSUPP;
+        assert_int_equal(ftruncate(p->part.fd, BYTES + 9), 0);
+        assert_true(kn_partial_reserve(&p->part, &err));
+        assert_int_equal(size_of_part(p), BYTES);
+    }
+    assert_int_equal(ftruncate(p->part.fd, BYTES + 9), 0);
+    kn_partial_close(&p->part);
+    open_part(p);
+    assert_true(p->part.is_new);
+    assert_int_equal(size_of_part(p), 0);
+}
+
+static void only_the_file_that_was_hashed_gets_the_name(void **state) {
+    place *p = *state;
+    static const off_t wrong[] = { BYTES + 1, BYTES - 1, 0 };
+    kn_error err = { 0 };
+    for (size_t i = 0; i < KN_COUNT(wrong); i++) {
+        err = (kn_error){ 0 };
+        assert_int_equal(ftruncate(p->part.fd, wrong[i]), 0);
+        assert_false(kn_partial_activate(&p->part, &err));
+        assert_int_equal(err.code, KN_E_FORMAT);
+        assert_false(is_there(p, "model.gguf"));
+    }
+    assert_non_null(strstr(err.text, "0 bytes instead of"));
+    err = (kn_error){ 0 };
+    assert_true(kn_partial_reserve(&p->part, &err));
+    assert_int_equal(unlinkat(p->part.dir_fd, "model.gguf.part", 0), 0);
+    assert_false(kn_partial_activate(&p->part, NULL));
+    int other = openat(p->part.dir_fd, "model.gguf.part", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_int_equal(ftruncate(other, BYTES), 0);
+    close(other);
+    assert_false(kn_partial_activate(&p->part, &err));
+    assert_int_equal(err.code, KN_E_FORMAT);
+    assert_false(is_there(p, "model.gguf"));
+}
+
 #define PROMISE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void) {
@@ -365,6 +414,8 @@ int main(void) {
         PROMISE(only_one_works_on_a_file),
         PROMISE(nothing_is_written_through_a_link),
         PROMISE(a_journal_without_its_file_is_gone_first),
+        PROMISE(what_was_left_longer_is_cut),
+        PROMISE(only_the_file_that_was_hashed_gets_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

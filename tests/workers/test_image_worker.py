@@ -423,12 +423,20 @@ class Sessions(WorkerCase):
                 self.assertNotIn(b"MPF\0", file)
 
     def test_trait(self):
-        """tells_whether_a_picture_is_hdr"""
+        """tells_whether_a_picture_is_hdr_and_its_gain_map_can_be_read"""
+        source = (IMAGES / "gain-map" / "gainmap.jpg").read_bytes()
+        second = source.rindex(b"\xff\xd8\xff")  # where the map begins
+        scan = source.rindex(b"\xff\xda")
+        version = source.rindex(b"urn:iso:std:iso:ts:21496:-1\0") + 28
+        plain = (IMAGES / "gps.jpg").read_bytes()
+        pictures = ((source, 2), (plain, 0), (source[:second], 4), (source[:second + 40], 4), (source[:scan - 20], 4),
+                    (source[:second] + bytes(len(source) - second), 4),
+                    (source[:version] + b"\xff\xff" + source[version + 2:], 4))
         with self.session() as session:
             session.hear()
-            for name, traits in (("gain-map/gainmap.jpg", 2), ("gps.jpg", 0)):
-                kind, payload = session.read_picture((IMAGES / name).read_bytes())
-                self.assertEqual((kind, numbers(payload, 3)[2]), (PICTURE, traits))
+            for i, (picture, traits) in enumerate(pictures):
+                kind, payload = session.read_picture(picture)
+                self.assertEqual((kind, numbers(payload, 3)[2]), (PICTURE, traits), i)
 
     def test_large_canvas(self):
         """keeps_what_it_is_given_where_a_canvas_is_drawn_smaller"""
