@@ -407,7 +407,10 @@ static bool look_at_picture(kn_store *s, kn_record *r, bool *ret, kn_error *err)
 /* A picture stays although its JSON file cannot be understood and the table knows nothing of it. */
 static bool take_picture(kn_store *s, const char *sidecar, kn_error *err) {
     kn_record r = { .unreadable = true };
-    snprintf(r.id.text, sizeof r.id.text, "%.*s", (int)(strlen(sidecar) - strlen(".json")), sidecar);
+    size_t len = strcspn(sidecar, ".");
+    if (len >= sizeof r.id.text)
+        return true;
+    memcpy(r.id.text, sidecar, len);
     if (strcmp(sidecar_of(r.id.text).text, sidecar) != 0 || !kn_id_is_valid(r.id.text, "img_") ||
         has_row(s, row_of_id, r.id.text))
         return true;
