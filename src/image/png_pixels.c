@@ -44,7 +44,7 @@ static void subtract_closest(const uint8_t *restrict row, const uint8_t *restric
         int16_t from_a = (int16_t)(b - c), from_b = (int16_t)(a - c);
         int16_t to_c = magnitude((int16_t)(from_a + from_b)), to_a = magnitude(from_a), to_b = magnitude(from_b);
         int16_t closest = to_b <= to_c ? b : c;
-        closest = (to_a <= to_b) & (to_a <= to_c) ? a : closest;
+        closest = to_a <= KN_MIN(to_b, to_c) ? a : closest;
         out[i] = (uint8_t)(row[i] - closest);
     }
 }
