@@ -518,11 +518,37 @@ static bool expire(void *ctx, kn_store *s, const char *name, kn_error *err) {
     return true;
 }
 
+/* Places only grow, so it is the last row that tells whether there are new ones. */
+static bool last_place(kn_store *s, int64_t *ret, kn_error *err) {
+    *ret = 0;
+    kn_query r = kn_query_open(s, err, "SELECT coalesce(max(seq), 0) FROM gallery", "");
+    if (kn_query_next(&r))
+        *ret = kn_query_int(&r, 0);
+    return kn_query_close(&r);
+}
+
+/* Rows made from files are in a folder's order, which is none: all get places by their dates, and those of one second
+ * by their identifiers, which grow. Negative ones on the way are nobody else's. */
+static bool arrange_rows(kn_store *s, kn_error *err) {
+    return kn_store_do(s, err, NULL,
+                       "UPDATE gallery SET seq = -place FROM (SELECT id AS item, row_number() OVER (ORDER BY"
+                       " iif(json_valid(record), unixepoch(record ->> '$.created_at'), 0), id) AS place FROM gallery)"
+                       " WHERE item = gallery.id",
+                       "") &&
+           kn_store_do(s, err, NULL, "UPDATE gallery SET seq = -seq", "");
+}
+
+static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
+    int64_t before, after;
+    return last_place(s, &before, err) && kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err) &&
+           last_place(s, &after, err) && (after <= before || arrange_rows(s, err));
+}
+
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
-    ok = ok && kn_store_end(s, kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err), err);
+    ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
            kn_store_each(s, "results", check_result, NULL, err) && kn_store_each(s, "trash", expire, &before, err);
 }

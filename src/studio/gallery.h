@@ -43,9 +43,10 @@ bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *er
 bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
                        kn_error *err);
 
-/* After a start: the table becomes what the files say; half a picture goes, and so do results and thumbnails that no
- * row knows of, and old trash. *ret_broken: JSON files that cannot be understood; they stay as they are, and so do
- * their pictures: with what the table says of them, or, where it says nothing, with what the picture's file tells. */
+/* After a start: the table becomes what the files say, in the order of their dates where it lacked some; half a picture
+ * goes, and so do results and thumbnails that no row knows of, and old trash. *ret_broken: JSON files that cannot be
+ * understood; they stay as they are, and so do their pictures: with what the table says of them, or, where it says
+ * nothing, with what the picture's file tells. */
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err);
 
 #endif

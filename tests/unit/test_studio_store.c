@@ -544,6 +544,49 @@ static void write_sidecar(kn_store *s, const kn_id *id, const char *text) {
     GOOD(kn_store_write(s, "gallery", name, text, strlen(text), &err));
 }
 
+static void set_date(kn_store *s, const kn_id *id, const char *date) {
+    char name[64];
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 1 << 20);
+    snprintf(name, sizeof name, "%s.json", id->text);
+    GOOD(kn_store_read(s, "gallery", name, 1 << 20, &text, &err));
+    char *at = strstr(text.data, "\"created_at\": \"");
+    assert_non_null(at);
+    memcpy(at + strlen("\"created_at\": \""), date, strlen(date));
+    GOOD(kn_store_write(s, "gallery", name, text.data, text.len, &err));
+}
+
+static void pictures_of_a_lost_table_come_back_the_newest_first(void **state) {
+    (void)state;
+    enum { PICTURES = 7, DATED = 4 }; /* the others are of one second */
+    kn_id ids[PICTURES];
+    unsigned broken = 0;
+    kn_store *s = open_store();
+    kn_id job = add_job(s);
+    for (unsigned i = 0; i < PICTURES; i++)
+        ids[i] = save_picture(s, &job, i, "boat", "x");
+    for (unsigned i = 0; i < PICTURES; i++) {
+        char date[24];
+        snprintf(date, sizeof date, "2020-01-0%uT00:00:00Z", i < DATED ? 9 - i : 1);
+        set_date(s, &ids[i], date);
+    }
+    GOOD(kn_store_do(s, &err, NULL, "DELETE FROM gallery", ""));
+    GOOD(kn_gallery_reconcile(s, &broken, &err));
+    kn_id newer = save_picture(s, &job, PICTURES, "boat", "x");
+
+    const kn_gallery_filter all = { .limit = PICTURES + 1 };
+    json_t *page = json_array();
+    int64_t next;
+    GOOD(kn_gallery_list(s, &all, page, &next, &err));
+    assert_int_equal(json_array_size(page), PICTURES + 1);
+    for (unsigned i = 0; i <= PICTURES; i++) {
+        const kn_id *wanted = i == 0 ? &newer : i <= DATED ? &ids[i - 1] : &ids[PICTURES + DATED - i];
+        assert_string_equal(json_string_value(json_object_get(json_array_get(page, i), "id")), wanted->text);
+    }
+    json_decref(page);
+    kn_store_close(s);
+}
+
 static kn_record patched(kn_store *s, const kn_id *id, kn_error *err) {
     kn_record r = { 0 };
     kn_record_patch patch = { .has_favorite = true, .favorite = true };
@@ -750,6 +793,7 @@ int main(void) {
         TEST(pictures_are_found_by_words_and_tags),
         TEST(a_change_is_in_the_file_and_in_the_table),
         TEST(what_the_files_say_counts_after_a_start),
+        TEST(pictures_of_a_lost_table_come_back_the_newest_first),
         TEST(a_picture_that_was_being_written_is_made_again),
         TEST(half_a_picture_of_a_job_that_was_given_up_goes),
         TEST(deleted_pictures_go_to_the_trash),
