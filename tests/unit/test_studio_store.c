@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "studio/inputs.h"
 #include "studio/speed.h"
@@ -450,6 +451,45 @@ static void a_database_that_another_program_holds_is_told_and_nothing_is_lost(vo
     kn_store_close(s);
 }
 
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void a_database_in_other_hands_is_waited_for_once_and_not_by_each_in_turn(void **state) {
+    (void)state;
+    enum { WRITERS = 100 }; /* each of them would wait as long as the first: 20 seconds in all */
+    char path[100];
+    sqlite3 *other;
+    kn_id id;
+    const kn_new_job job = { .kind = KN_KIND_EDIT, .request = REQUEST, .seeds = "[]", .notes = "[]" };
+    kn_store *s = open_store();
+    kn_id known = add_job(s);
+    snprintf(path, sizeof path, "%s/studio.db", folder);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    for (int round = 0; round < 2; round++) { /* the patience of before is back when the lock is gone */
+        assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+        int64_t begun = now_ms();
+        REFUSED(kn_jobs_add(s, &job, 99, &id, &err), KN_E_IO);
+        int64_t refused = now_ms();
+        assert_true(refused - begun >= STORE_WAIT_MS);
+        for (int i = 0; i < WRITERS; i++) {
+            REFUSED(kn_jobs_add(s, &job, 99, &id, &err), KN_E_IO);
+            assert_string_equal(member_of(s, &known, "state"), "queued"); /* reading goes on */
+        }
+        assert_true(now_ms() - refused < (int64_t)WRITERS * STORE_WAIT_MS);
+        kn_store_be_patient(s); /* what is not tried again */
+        begun = now_ms();
+        REFUSED(kn_jobs_add(s, &job, 99, &id, &err), KN_E_IO);
+        assert_true(now_ms() - begun >= STORE_WAIT_MS);
+        assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+        GOOD(kn_jobs_add(s, &job, 99, &id, &err));
+    }
+    sqlite3_close(other);
+    kn_store_close(s);
+}
+
 static void speed_is_learned_and_fades(void **state) {
     (void)state;
     kn_store *s = open_store();
@@ -492,6 +532,7 @@ int main(void) {
         TEST(an_input_stays_while_a_job_needs_it),
         TEST(inputs_that_nobody_looked_at_go_and_lost_rows_come_back),
         TEST(a_database_that_another_program_holds_is_told_and_nothing_is_lost),
+        TEST(a_database_in_other_hands_is_waited_for_once_and_not_by_each_in_turn),
         TEST(speed_is_learned_and_fades),
     };
     return cmocka_run_group_tests_name("studio store", tests, NULL, NULL);
