@@ -270,33 +270,44 @@ static bool rewrite(kn_store *s, const kn_record *r, kn_error *err) {
     return ok;
 }
 
-/* Whether the table says the same already. */
-static bool is_known(kn_store *s, const char *id, const char *text) {
-    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
-    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
-    kn_query_close(&r);
-    return known;
+/* Whether it is the JSON file of the picture that its name tells. */
+static bool read_sidecar(kn_store *s, const char *name, kn_buf *text, kn_record *ret) {
+    if (!kn_store_read(s, room, name, KN_RECORD_BYTES, text, NULL) || strlen(text->data) != text->len ||
+        !read_record(text->data, ret, NULL))
+        return false;
+    bool same = !strcmp(sidecar_of(ret->id.text).text, name);
+    if (!same)
+        kn_record_free(ret);
+    return same;
 }
 
-/* Of a picture whose JSON file could not be understood: that file is gone, or was written here. */
-static bool may_be_rewritten(kn_store *s, const char *id, kn_error *err) {
+/* As the file says it, into which somebody may have written since the start; the table's word where there is none. */
+static bool find_newest(kn_store *s, const char *id, kn_record *ret, kn_error *err) {
     KN_AUTO_BUF text;
-    kn_buf_init(&text, KN_RECORD_BYTES + 1);
     const sidecar_name name = sidecar_of(id);
-    bool is_ours = kn_store_read(s, room, name.text, KN_RECORD_BYTES, &text, NULL) && is_known(s, id, text.data);
-    return is_ours || !kn_store_has(s, room, name.text) ||
-           kn_fail(err, KN_E_USAGE,
-                   "its file in the gallery's folder, %s, could not be understood; mend it or take it away, and begin "
-                   "the service again",
-                   name.text);
+    kn_buf_init(&text, KN_RECORD_BYTES + 1);
+    kn_record known, written;
+    if (!kn_gallery_find(s, id, &known, err))
+        return false;
+    if (!kn_store_has(s, room, name.text)) {
+        *ret = known;
+        return true;
+    }
+    kn_record_free(&known);
+    if (!read_sidecar(s, name.text, &text, &written))
+        return kn_fail(err, KN_E_USAGE,
+                       "its file in the gallery's folder, %s, cannot be understood; mend it or take it away",
+                       name.text);
+    *ret = written;
+    return true;
 }
 
 bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err) {
     kn_record r;
-    if (!kn_gallery_find(s, id, &r, err))
+    if (!find_newest(s, id, &r, err))
         return false;
     kn_record_change(&r, patch);
-    if ((r.unreadable && !may_be_rewritten(s, id, err)) || !rewrite(s, &r, err)) {
+    if (!rewrite(s, &r, err)) {
         kn_record_free(&r);
         return false;
     }
@@ -375,6 +386,14 @@ static bool has_row(kn_store *s, const char *sql, const char *text) {
 
 static const char row_of_id[] = "SELECT 1 FROM gallery WHERE id = ?";
 
+/* Whether the table says the same already. */
+static bool is_known(kn_store *s, const char *id, const char *text) {
+    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
+    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
+    kn_query_close(&r);
+    return known;
+}
+
 /* The picture's file has the record's id at its beginning and an ending that says its format. */
 static bool find_picture(void *ctx, kn_store *s, const char *name, kn_error *err) {
     kn_record *r = ctx;
@@ -437,12 +456,8 @@ static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err)
     kn_buf_init(&text, KN_RECORD_BYTES + 1);
     if (len < 5 || strcmp(name + len - 5, ".json") != 0)
         return true;
-    bool good = kn_store_read(s, room, name, KN_RECORD_BYTES, &text, NULL) && strlen(text.data) == text.len &&
-                kn_record_read(text.data, text.len, &r, NULL);
-    if (!good || strcmp(sidecar_of(r.id.text).text, name) != 0) {
+    if (!read_sidecar(s, name, &text, &r)) {
         ++*broken;
-        if (good)
-            kn_record_free(&r);
         return take_picture(s, name, err);
     }
     bool ok = true;

@@ -33,7 +33,8 @@ typedef struct kn_gallery_filter {
 } kn_gallery_filter;
 bool kn_gallery_list(kn_store *s, const kn_gallery_filter *filter, json_t *into, int64_t *ret_next, kn_error *err);
 
-/* KN_E_USAGE: it would replace a JSON file that cannot be understood, and in which people may still read. */
+/* Of what the JSON file says now, into which people may have written. KN_E_USAGE: it cannot be understood, and is not
+ * replaced, as people may still read in it. */
 bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err);
 
 /* To the trash, from which it goes after KN_TRASH_DAYS. keep_file: the picture itself stays where it is. */

@@ -223,6 +223,44 @@ static void a_picture_whose_record_cannot_be_read_stays(void **state) {
     kn_store_close(s);
 }
 
+static void what_people_write_into_a_record_stays_when_it_is_changed(void **state) {
+    (void)state;
+    char name[64];
+    KN_AUTO_BUF text, after;
+    kn_buf_init(&text, 1 << 20);
+    kn_buf_init(&after, 1 << 20);
+    kn_store *s = open_store();
+    kn_id job = add_job(s), id = save_picture(s, &job, 0, "boat", "x");
+    snprintf(name, sizeof name, "%s.json", id.text);
+    GOOD(kn_store_read(s, "gallery", name, 1 << 20, &text, &err));
+    const char *tag = strstr(text.data, "\"x\"");
+    assert_non_null(tag);
+    text.data[tag - text.data + 1] = 'y';
+    write_sidecar(s, &id, text.data);
+    kn_error why = { 0 };
+    kn_record r = patched(s, &id, &why);
+    assert_int_equal(why.code, KN_OK);
+    assert_string_equal(r.tags[0], "y");
+    kn_record_free(&r);
+    assert_int_equal(found(s, NULL, "y"), 1);
+    assert_int_equal(found(s, NULL, "x"), 0);
+
+    write_sidecar(s, &id, "{\"title\": \"half");
+    r = patched(s, &id, &why);
+    assert_int_equal(why.code, KN_E_USAGE);
+    assert_non_null(strstr(why.text, name));
+    GOOD(kn_store_read(s, "gallery", name, 1 << 20, &after, &err));
+    assert_string_equal(after.data, "{\"title\": \"half");
+
+    kn_store_remove(s, "gallery", name); /* then the table's word is written */
+    why = (kn_error){ 0 };
+    r = patched(s, &id, &why);
+    assert_int_equal(why.code, KN_OK);
+    kn_record_free(&r);
+    assert_true(kn_store_has(s, "gallery", name));
+    kn_store_close(s);
+}
+
 static void a_link_in_the_place_of_a_file_is_none(void **state) {
     (void)state;
     KN_AUTO_BUF text;
@@ -305,6 +343,7 @@ int main(void) {
         TEST(what_the_files_say_counts_after_a_start),
         TEST(pictures_of_a_lost_table_come_back_the_newest_first),
         TEST(a_picture_whose_record_cannot_be_read_stays),
+        TEST(what_people_write_into_a_record_stays_when_it_is_changed),
         TEST(a_link_in_the_place_of_a_file_is_none),
         TEST(a_picture_that_was_being_written_is_made_again),
         TEST(half_a_picture_of_a_job_that_was_given_up_goes),
