@@ -43,9 +43,6 @@ static bool add_words(const kn_record *r, kn_buf *into) {
               kn_buf_add_text(into, r->title ? r->title : "");
     for (size_t i = 0; i < r->tag_count; i++)
         ok = ok && kn_buf_add_text(into, "\n") && kn_buf_add_text(into, r->tags[i]);
-    if (r->has_seed)
-        ok = ok && kn_buf_printf(into, "\n%" PRIu64, r->seed);
-    ok = ok && kn_buf_printf(into, "\n%s\n%s", r->profile, kn_date_of(r->created_s).text);
     for (size_t i = 0; i < into->len; i++)
         if (into->data[i] >= 'A' && into->data[i] <= 'Z')
             into->data[i] = (char)(into->data[i] | 32);
@@ -386,11 +383,14 @@ static bool has_row(kn_store *s, const char *sql, const char *text) {
 
 static const char row_of_id[] = "SELECT 1 FROM gallery WHERE id = ?";
 
-/* Whether the table says the same already. */
-static bool is_known(kn_store *s, const char *id, const char *text) {
-    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
-    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
-    kn_query_close(&r);
+/* Whether the table says the same already; tables of earlier versions had more words to search in. */
+static bool is_known(kn_store *s, const kn_record *r, const char *text) {
+    KN_AUTO_BUF words;
+    kn_buf_init(&words, KN_RECORD_BYTES);
+    kn_query q = kn_query_open(s, NULL, "SELECT record, words FROM gallery WHERE id = ?", "t", r->id.text);
+    bool known = kn_query_next(&q) && !strcmp(kn_query_text(&q, 0), text) && add_words(r, &words) &&
+                 !strcmp(kn_query_text(&q, 1), words.data);
+    kn_query_close(&q);
     return known;
 }
 
@@ -464,7 +464,7 @@ static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err)
     if (is_half_made(s, &r)) {
         kn_store_remove(s, room, r.file);
         kn_store_remove(s, room, name);
-    } else if (!is_known(s, r.id.text, text.data)) {
+    } else if (!is_known(s, &r, text.data)) {
         ok = put_row(s, &r, text.data, err);
     }
     kn_record_free(&r);

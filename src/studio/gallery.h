@@ -25,7 +25,7 @@ bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err)
 bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err);
 
 typedef struct kn_gallery_filter {
-    const char *words;     /* all of them must occur in prompt, title, tags, profile, seed or date; NULL: any */
+    const char *words;     /* all of them must occur in prompt, title or tags; NULL: any */
     const char *tag, *job; /* NULL: any */
     bool has_favorite, favorite;
     unsigned limit;
