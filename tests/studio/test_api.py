@@ -176,6 +176,17 @@ class Jobs(Api):
             answers = pool.map(lambda _: self.rig.post("/jobs", body, Idempotency_Key="key-2")["id"], range(8))
         self.assertEqual(len(set(answers)), 1)
 
+    def test_a_key_makes_no_second_job_when_its_job_was_deleted(self):
+        body, key = {"prompt": "once and no more"}, "key-of-a-deleted-job"
+        job = self.rig.post("/jobs", body, Idempotency_Key=key)["id"]
+        self.rig.ended(job)
+        self.assertEqual(self.rig.ask("DELETE", f"/jobs/{job}").status, 204)
+        newest = self.rig.get("/jobs?limit=1").json["items"]
+        self.problem(self.rig.post("/jobs", body, Idempotency_Key=key), 410, "gone")
+        self.problem(self.rig.post("/jobs", {"prompt": "two"}, Idempotency_Key=key), 422, "idempotency_key_reused")
+        self.assertEqual(self.rig.get("/jobs?limit=1").json["items"], newest)
+        self.problem(self.rig.post(f"/jobs/{job}/retry"), 410, "gone")
+
     def test_jobs_are_cancelled_queued_and_running(self):
         running, queued, last = self.rig.job("ms=20 steps=5000"), self.rig.job("queued"), self.rig.job("last")
         answer = self.rig.post(f"/jobs/{queued}/cancel")
