@@ -382,13 +382,16 @@ static bool work_result(kn_visit *v, kn_store *s, kn_error *err) {
     if (!kn_visit_show_job(v, s, v->part[1], err) ||
         !kn_jobs_find_result(s, v->part[1], (unsigned)v->number, &item, &file, &v->format, err))
         return false;
+    uint64_t bytes = 0;
     const json_t *results = json_object_get(v->json, "results");
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *one = json_array_get(results, i);
-        if (json_integer_value(json_object_get(one, "index")) == (json_int_t)v->number)
-            snprintf(v->id, sizeof v->id, "%s", json_string_value(json_object_get(one, "sha256")));
+        if (json_integer_value(json_object_get(one, "index")) != (json_int_t)v->number)
+            continue;
+        snprintf(v->id, sizeof v->id, "%s", json_string_value(json_object_get(one, "sha256")));
+        bytes = (uint64_t)json_integer_value(json_object_get(one, "bytes"));
     }
-    bool ok = kn_visit_open_file(v, s, item.text[0] ? "gallery" : "results", file, err);
+    bool ok = kn_visit_open_picture(v, s, item.text[0] ? "gallery" : "results", file, bytes, err);
     free(file);
     return ok;
 }

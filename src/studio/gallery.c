@@ -76,6 +76,17 @@ bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err)
     return kn_query_close(&r) && (good || kn_fail(err, KN_E_NOT_FOUND, "there is no such picture"));
 }
 
+bool kn_gallery_read(kn_store *s, const kn_record *r, size_t limit, kn_buf *into, kn_error *err) {
+    uint64_t size;
+    kn_sha256 digest;
+    if (kn_store_size(s, room, r->file, &size) && size != r->bytes)
+        return kn_fail(err, KN_E_FORMAT, "the picture's file has %" PRIu64 " bytes, %" PRIu64 " were saved", size,
+                       r->bytes);
+    return kn_store_read(s, room, r->file, limit, into, err) && kn_sha256_of(into->data, into->len, &digest, err) &&
+           (!strcmp(digest.text, r->sha256.text) ||
+            kn_fail(err, KN_E_FORMAT, "the picture's file has other bytes than were saved"));
+}
+
 bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err) {
     *ret = NULL;
     kn_query r = kn_query_open(s, err, "SELECT record FROM gallery WHERE sha256 = ? ORDER BY seq DESC LIMIT 1", "t",

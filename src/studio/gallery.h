@@ -21,6 +21,9 @@ json_t *kn_gallery_json(const kn_store *s, const kn_record *record);
 /* KN_E_NOT_FOUND: there is no such picture. */
 bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err);
 
+/* The picture's file, whole. KN_E_FORMAT: it is not what was saved. */
+bool kn_gallery_read(kn_store *s, const kn_record *record, size_t limit, kn_buf *into, kn_error *err);
+
 /* The recipe of the picture that has these bytes; *ret NULL: there is none. */
 bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err);
 

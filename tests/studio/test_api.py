@@ -421,6 +421,24 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
         self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "file_name": "l.png"}), 404)
 
+    def test_a_picture_whose_file_is_not_what_was_saved_is_told_as_damaged(self):
+        own = self.item("a damage")
+        job = self.rig.get(f"/gallery/{own}")["job_id"]
+        path = f"{self.rig.folder}/studio/gallery/{own}-a-damage.png"
+        size = os.path.getsize(path)
+        copies = [("/export", {"directory": self.rig.folder, "file_name": f"d.{name}", "format": name})
+                  for name in ("png", "jpeg")]
+        for content in (b"x" * size, b"", b"x" * (size + 1)):
+            with open(path, "wb") as file:
+                file.write(content)
+            answers = [self.rig.get(f"/gallery/{own}/thumbnail")]
+            answers += [self.rig.post(f"/gallery/{own}{end}", body) for end, body in copies]
+            if len(content) != size:  # else only who reads all of it can see it
+                answers += [self.rig.get(f"/gallery/{own}/content"), self.rig.get(f"/jobs/{job}/results/0")]
+            for answer in answers:
+                self.problem(answer, 409, "damaged")
+                self.assertIsNone(answer.headers["Retry-After"])
+
     def test_copies_go_where_they_are_wanted_and_replace_nothing(self):
         own = self.item()
         body = {"directory": self.rig.folder, "file_name": "copy.png"}
