@@ -564,6 +564,33 @@ static bool arrange_rows(kn_store *s, kn_error *err) {
            kn_store_do(s, err, NULL, "UPDATE gallery SET seq = -seq", "");
 }
 
+/* Whether a file is there with that size. */
+static bool is_as_known(const kn_store *s, const char *name, int64_t bytes) {
+    uint64_t size;
+    return kn_store_size(s, room, name, &size) && size == (uint64_t)bytes;
+}
+
+bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err) {
+    enum { LOOKS = 10000, LOOK_MS = 300 };
+    kn_gallery_agreement a = { .whole = true };
+    int64_t end = kn_store_monotonic_ms() + LOOK_MS;
+    kn_query r =
+        kn_query_open(s, err,
+                      "SELECT id, file, iif(json_valid(record), record ->> '$.bytes', -1),"
+                      " iif(json_valid(record), record ->> '$.recipe_unreadable', 0), length(CAST(record AS BLOB))"
+                      " FROM gallery ORDER BY seq DESC",
+                      "");
+    while (a.whole && kn_query_next(&r)) {
+        /* What stands for a file that was not understood is no file's text; those are told at the start. */
+        bool same = is_as_known(s, kn_query_text(&r, 1), kn_query_int(&r, 2)) &&
+                    (kn_query_int(&r, 3) || is_as_known(s, sidecar_of(kn_query_text(&r, 0)).text, kn_query_int(&r, 4)));
+        a.differing += !same;
+        a.whole = ++a.seen < LOOKS && kn_store_monotonic_ms() < end;
+    }
+    *ret = a;
+    return kn_query_close(&r);
+}
+
 static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
     int64_t before, after;
     return last_place(s, &before, err) && kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err) &&

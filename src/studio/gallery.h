@@ -47,6 +47,14 @@ bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *er
 bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
                        kn_error *err);
 
+/* Whether the files are those of the table, as far as can be told without reading them and in a moment: the newest
+ * first. */
+typedef struct kn_gallery_agreement {
+    unsigned seen, differing; /* gone, no regular files, of another size, or without the JSON file that is known */
+    bool whole;               /* all were looked at */
+} kn_gallery_agreement;
+bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err);
+
 /* After a start: the table becomes what the files say, in the order of their dates where it lacked some; half a picture
  * goes, and so do results and thumbnails that no row knows of, and old trash. *ret_broken: JSON files that cannot be
  * understood; they stay as they are, and so do their pictures: with what the table says of them, or, where it says

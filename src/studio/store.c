@@ -22,6 +22,12 @@ int64_t kn_store_now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t kn_store_monotonic_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* ---- errors ---- */
 
 static kn_code code_of(int sqlite_code) {
@@ -251,17 +257,11 @@ static void row_has_changed(void *ctx, int change, const char *database, const c
     s->has_remains = s->has_remains || change == SQLITE_DELETE;
 }
 
-static int64_t monotonic_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Called by SQLite as long as another program has the lock: 0 gives up. One thread does everything here, so that every
  * writer's patience would be added to everybody's who comes behind it, also of those who only read. */
 static int wait_for_lock(void *ctx, int tries) {
     kn_store *s = ctx;
-    int64_t now = monotonic_ms();
+    int64_t now = kn_store_monotonic_ms();
     if (!tries)
         s->gives_up_ms = now + s->wait_ms;
     s->is_held = s->is_held || now >= s->gives_up_ms;

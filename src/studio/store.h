@@ -104,7 +104,8 @@ bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err)
 bool kn_id_is_valid(const char *text, const char *prefix);
 int64_t kn_id_made_ms(const char *text, const char *prefix); /* when a valid one was made, since 1970 */
 
-/* Milliseconds since 1970. */
+/* Milliseconds since 1970, and those of a clock that nobody sets. */
 int64_t kn_store_now_ms(void);
+int64_t kn_store_monotonic_ms(void);
 
 #endif

@@ -640,6 +640,29 @@ class Service(Api):
             self.assertNotIn(self.rig.folder.encode(), answer.body)
         self.assertNotIn(canary, self.rig.log)
 
+    def test_diagnostics_tell_how_many_pictures_are_not_as_the_index_says(self):
+        def gallery():
+            (check,) = [one for one in rig.get("/diagnostics")["checks"] if one["id"] == "gallery"]
+            return check["status"], check["message"]
+
+        with Rig() as rig:
+            own = [rig.ended(rig.job("a"))["results"][0]["gallery_item"] for _ in range(6)]
+            self.assertEqual(gallery(), ("ok", "Files and index of the gallery agree"))
+            folder = os.path.join(rig.folder, "studio", "gallery")
+            pictures = [os.path.join(folder, item + "-a.png") for item in own]
+            records = [os.path.join(folder, item + ".json") for item in own]
+            os.unlink(pictures[0])
+            self.assertEqual(gallery(), ("warning", "Files differ from the index: 1 picture of 6"))
+            os.rename(pictures[1], os.path.join(rig.folder, "elsewhere.png"))
+            os.symlink(os.path.join(rig.folder, "elsewhere.png"), pictures[1])
+            with open(pictures[2], "ab") as file:
+                file.write(b"x")
+            os.unlink(records[3])
+            with open(records[4], "a") as file:
+                file.write("\n")
+            self.assertEqual(gallery(), ("warning", "Files differ from the index: 5 pictures of 6"))
+            self.assertIn(gallery()[1].encode(), rig.get("/diagnostics/report").body)
+
 
     def last(self, method, path, body=b""):
         """All that comes to a client that closes its sending side behind its request."""
