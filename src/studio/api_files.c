@@ -29,6 +29,20 @@ bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *
     return true;
 }
 
+bool kn_visit_deny_damaged(kn_visit *v) {
+    return kn_visit_deny(v, 409, "damaged", "The picture's file is not what was saved", NULL);
+}
+
+bool kn_visit_open_picture(kn_visit *v, kn_store *s, const char *room, const char *name, uint64_t bytes,
+                           kn_error *err) {
+    if (!kn_visit_open_file(v, s, room, name, err))
+        return false;
+    if (v->end == bytes)
+        return true;
+    kn_fail(err, KN_E_FORMAT, "it has %" PRIu64 " bytes, %" PRIu64 " were saved", v->end, bytes);
+    return kn_visit_deny_damaged(v);
+}
+
 /* "bytes=0-99", "bytes=100-", "bytes=-50" of `size` bytes. Whatever else it says, the whole file is an answer, too. */
 static bool read_range(const char *text, uint64_t size, uint64_t *ret_first, uint64_t *ret_end) {
     char digits[24] = "";

@@ -36,13 +36,15 @@ void kn_api_plan(kn_exchange *x, kn_span body) {
 
 /* ---- new jobs ---- */
 
+static const char gone_title[] = "The job existed and is gone";
+
 bool kn_visit_show_job(kn_visit *v, kn_store *s, const char *id, kn_error *err) {
     bool gone = false;
     json_decref(v->json);
     v->json = NULL;
     if (kn_jobs_get(s, id, &v->json, &gone, err))
         return true;
-    return gone ? kn_visit_deny(v, 410, "gone", "The job existed and is gone", NULL) : false;
+    return gone ? kn_visit_deny(v, 410, "gone", gone_title, NULL) : false;
 }
 
 /* The first reason counts. */
@@ -89,6 +91,13 @@ static bool add_job(kn_visit *v, kn_store *s, const char *request, const kn_prep
     return kn_visit_show_job(v, s, id.text, err);
 }
 
+/* The answer to a key that was used before; of a job that was deleted meanwhile nothing is kept that could be told. */
+static bool show_again(kn_visit *v, kn_store *s, const kn_id *known, kn_error *err) {
+    if (kn_visit_show_job(v, s, known->text, err))
+        return true;
+    return err->code == KN_E_NOT_FOUND ? kn_visit_deny(v, 410, "gone", gone_title, NULL) : false;
+}
+
 bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t len, bool upscale,
                          const kn_plan_wish *wish, kn_error *err) {
     kn_sha256 body;
@@ -98,7 +107,7 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
     if (!kn_visit_hash(v, request, len, &body, err) || !kn_visit_find_replayed(v, s, &body, "jobs", &known, err))
         return false;
     if (known.text[0])
-        return kn_visit_show_job(v, s, known.text, err);
+        return show_again(v, s, &known, err);
     if (kn_store_free_bytes(s) < DISK_NEEDED)
         return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
@@ -136,7 +145,7 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     bool gone = false;
     json_t *job = NULL;
     if (!kn_jobs_get(s, v->part[1], &job, &gone, err))
-        return gone ? kn_visit_deny(v, 410, "gone", "The job existed and is gone", NULL) : false;
+        return gone ? kn_visit_deny(v, 410, "gone", gone_title, NULL) : false;
     json_decref(job);
     if (!kn_jobs_order(s, v->part[1], &order, err))
         return false;
@@ -373,13 +382,16 @@ static bool work_result(kn_visit *v, kn_store *s, kn_error *err) {
     if (!kn_visit_show_job(v, s, v->part[1], err) ||
         !kn_jobs_find_result(s, v->part[1], (unsigned)v->number, &item, &file, &v->format, err))
         return false;
+    uint64_t bytes = 0;
     const json_t *results = json_object_get(v->json, "results");
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *one = json_array_get(results, i);
-        if (json_integer_value(json_object_get(one, "index")) == (json_int_t)v->number)
-            snprintf(v->id, sizeof v->id, "%s", json_string_value(json_object_get(one, "sha256")));
+        if (json_integer_value(json_object_get(one, "index")) != (json_int_t)v->number)
+            continue;
+        snprintf(v->id, sizeof v->id, "%s", json_string_value(json_object_get(one, "sha256")));
+        bytes = (uint64_t)json_integer_value(json_object_get(one, "bytes"));
     }
-    bool ok = kn_visit_open_file(v, s, item.text[0] ? "gallery" : "results", file, err);
+    bool ok = kn_visit_open_picture(v, s, item.text[0] ? "gallery" : "results", file, bytes, err);
     free(file);
     return ok;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/date.h"
+#include "base/text.h"
 #include "sampling/sampler.h"
 #include "studio/api_visit.h"
 #include "studio/paths.h"
@@ -247,9 +248,29 @@ static json_t *check(const char *id, const char *status, const char *message, co
     return json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "status", status, "message", message, "action", action);
 }
 
+static json_t *check_gallery(const kn_gallery_agreement *a, unsigned broken_records) {
+    char message[160];
+    if (a->differing) {
+        snprintf(message, sizeof message, "Files differ from the index: %s of %s%u%s",
+                 kn_counted(a->differing, "picture").text, a->whole ? "" : "the newest ", a->seen,
+                 broken_records ? "; some records cannot be understood" : "");
+        return check(
+            "gallery", "warning", message,
+            "Bring the files back, delete these pictures, or begin the service again if you edited JSON files");
+    }
+    if (broken_records)
+        return check("gallery", "warning", "Some records of the gallery cannot be understood",
+                     "Repair or remove their JSON files");
+    if (a->whole)
+        return check("gallery", "ok", "Files and index of the gallery agree", NULL);
+    snprintf(message, sizeof message, "Files and index of the gallery's newest %u pictures agree", a->seen);
+    return check("gallery", "ok", message, NULL);
+}
+
 static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
-    if (!kn_prepare_machine(v->studio, s, &p, err))
+    kn_gallery_agreement gallery;
+    if (!kn_gallery_compare(s, &gallery, err) || !kn_prepare_machine(v->studio, s, &p, err))
         return false;
     const kn_model_profile *active = kn_prepared_profile(&p, "");
     bool writable = kn_store_is_writable(s), room = kn_store_free_bytes(s) >= DISK_LOW;
@@ -264,10 +285,7 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
                                       ? check("database", "warning", "The database was damaged and has been begun anew",
                                               "The old one lies beside it; the gallery is complete")
                                       : check("database", "ok", "The database is intact", NULL));
-    json_array_append_new(checks, v->studio->broken_records
-                                      ? check("gallery", "warning", "Some records of the gallery cannot be understood",
-                                              "Repair or remove their JSON files")
-                                      : check("gallery", "ok", "Files and index of the gallery agree", NULL));
+    json_array_append_new(checks, check_gallery(&gallery, v->studio->broken_records));
     json_array_append_new(checks, !active ? check("model", "error", "No model is chosen",
                                                   "Activate a profile, or set default_model in models.toml")
                                   : kn_model_is_ready(active)

@@ -170,6 +170,10 @@ void kn_visit_inspect(kn_visit *v, bool (*work)(kn_visit *, kn_store *, kn_error
 /* In the disk's thread: opens it. */
 bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *name, kn_error *err);
 
+/* The same for a picture of which it is known how many bytes were saved: another number is answered as damage. */
+bool kn_visit_open_picture(kn_visit *v, kn_store *s, const char *room, const char *name, uint64_t bytes, kn_error *err);
+bool kn_visit_deny_damaged(kn_visit *v); /* false; with the error for its reason */
+
 /* Afterwards: sends it, or the part of it that was asked for. etag: without quotes. */
 void kn_visit_send_file(kn_visit *v, const char *type, const char *etag);
 void kn_visit_send_bytes(kn_visit *v, const char *type, const void *data, size_t len); /* and the lines in fields */

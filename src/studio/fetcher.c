@@ -207,6 +207,7 @@ static bool work_end(kn_errand *e, kn_store *store, kn_error *err) {
     kn_fetcher *f = KN_HOLDER(e, kn_fetcher, errand);
     bool wanted = true;
     json_t *error = f->ok || f->result.problem == KN_FETCH_STOPPED ? NULL : error_json(f);
+    kn_store_be_patient(store);
     bool ok = kn_downloads_end(store, f->work.id, f->ok, f->seen.bytes_done, error, &wanted, err);
     json_decref(error);
     if (ok && !f->ok && !wanted && f->order.artifact)

@@ -55,14 +55,21 @@ bool kn_store_move(const kn_store *s, const char *room, const char *name, const 
     return ok;
 }
 
-bool kn_store_has(const kn_store *s, const char *room, const char *name) {
+bool kn_store_size(const kn_store *s, const char *room, const char *name, uint64_t *ret) {
     char *path;
     if (!kn_store_path(s, room, name, &path, NULL))
         return false;
     struct stat st;
     bool has = lstat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, R_OK) == 0;
     free(path);
+    if (has)
+        *ret = (uint64_t)st.st_size;
     return has;
+}
+
+bool kn_store_has(const kn_store *s, const char *room, const char *name) {
+    uint64_t size;
+    return kn_store_size(s, room, name, &size);
 }
 
 void kn_store_remove(const kn_store *s, const char *room, const char *name) {

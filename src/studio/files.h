@@ -19,6 +19,7 @@ bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t
 /* Moves it to another room; one that is not there is none to move. */
 bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err);
 bool kn_store_has(const kn_store *s, const char *room, const char *name);
+bool kn_store_size(const kn_store *s, const char *room, const char *name, uint64_t *ret); /* false: it is not there */
 void kn_store_remove(const kn_store *s, const char *room, const char *name);
 
 /* Calls for every file in a room whose name does not begin with a dot. False stops, and so does an error. */

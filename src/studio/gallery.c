@@ -43,9 +43,6 @@ static bool add_words(const kn_record *r, kn_buf *into) {
               kn_buf_add_text(into, r->title ? r->title : "");
     for (size_t i = 0; i < r->tag_count; i++)
         ok = ok && kn_buf_add_text(into, "\n") && kn_buf_add_text(into, r->tags[i]);
-    if (r->has_seed)
-        ok = ok && kn_buf_printf(into, "\n%" PRIu64, r->seed);
-    ok = ok && kn_buf_printf(into, "\n%s\n%s", r->profile, kn_date_of(r->created_s).text);
     for (size_t i = 0; i < into->len; i++)
         if (into->data[i] >= 'A' && into->data[i] <= 'Z')
             into->data[i] = (char)(into->data[i] | 32);
@@ -77,6 +74,17 @@ bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err)
     kn_query r = kn_query_open(s, err, "SELECT record FROM gallery WHERE id = ?", "t", id);
     bool found = kn_query_next(&r), good = found && read_record(kn_query_text(&r, 0), ret, err);
     return kn_query_close(&r) && (good || kn_fail(err, KN_E_NOT_FOUND, "there is no such picture"));
+}
+
+bool kn_gallery_read(kn_store *s, const kn_record *r, size_t limit, kn_buf *into, kn_error *err) {
+    uint64_t size;
+    kn_sha256 digest;
+    if (kn_store_size(s, room, r->file, &size) && size != r->bytes)
+        return kn_fail(err, KN_E_FORMAT, "the picture's file has %" PRIu64 " bytes, %" PRIu64 " were saved", size,
+                       r->bytes);
+    return kn_store_read(s, room, r->file, limit, into, err) && kn_sha256_of(into->data, into->len, &digest, err) &&
+           (!strcmp(digest.text, r->sha256.text) ||
+            kn_fail(err, KN_E_FORMAT, "the picture's file has other bytes than were saved"));
 }
 
 bool kn_gallery_recipe(kn_store *s, const kn_sha256 *digest, json_t **ret, kn_error *err) {
@@ -270,33 +278,44 @@ static bool rewrite(kn_store *s, const kn_record *r, kn_error *err) {
     return ok;
 }
 
-/* Whether the table says the same already. */
-static bool is_known(kn_store *s, const char *id, const char *text) {
-    kn_query r = kn_query_open(s, NULL, "SELECT record FROM gallery WHERE id = ?", "t", id);
-    bool known = kn_query_next(&r) && !strcmp(kn_query_text(&r, 0), text);
-    kn_query_close(&r);
-    return known;
+/* Whether it is the JSON file of the picture that its name tells. */
+static bool read_sidecar(kn_store *s, const char *name, kn_buf *text, kn_record *ret) {
+    if (!kn_store_read(s, room, name, KN_RECORD_BYTES, text, NULL) || strlen(text->data) != text->len ||
+        !read_record(text->data, ret, NULL))
+        return false;
+    bool same = !strcmp(sidecar_of(ret->id.text).text, name);
+    if (!same)
+        kn_record_free(ret);
+    return same;
 }
 
-/* Of a picture whose JSON file could not be understood: that file is gone, or was written here. */
-static bool may_be_rewritten(kn_store *s, const char *id, kn_error *err) {
+/* As the file says it, into which somebody may have written since the start; the table's word where there is none. */
+static bool find_newest(kn_store *s, const char *id, kn_record *ret, kn_error *err) {
     KN_AUTO_BUF text;
-    kn_buf_init(&text, KN_RECORD_BYTES + 1);
     const sidecar_name name = sidecar_of(id);
-    bool is_ours = kn_store_read(s, room, name.text, KN_RECORD_BYTES, &text, NULL) && is_known(s, id, text.data);
-    return is_ours || !kn_store_has(s, room, name.text) ||
-           kn_fail(err, KN_E_USAGE,
-                   "its file in the gallery's folder, %s, could not be understood; mend it or take it away, and begin "
-                   "the service again",
-                   name.text);
+    kn_buf_init(&text, KN_RECORD_BYTES + 1);
+    kn_record known, written;
+    if (!kn_gallery_find(s, id, &known, err))
+        return false;
+    if (!kn_store_has(s, room, name.text)) {
+        *ret = known;
+        return true;
+    }
+    kn_record_free(&known);
+    if (!read_sidecar(s, name.text, &text, &written))
+        return kn_fail(err, KN_E_USAGE,
+                       "its file in the gallery's folder, %s, cannot be understood; mend it or take it away",
+                       name.text);
+    *ret = written;
+    return true;
 }
 
 bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_record *ret, kn_error *err) {
     kn_record r;
-    if (!kn_gallery_find(s, id, &r, err))
+    if (!find_newest(s, id, &r, err))
         return false;
     kn_record_change(&r, patch);
-    if ((r.unreadable && !may_be_rewritten(s, id, err)) || !rewrite(s, &r, err)) {
+    if (!rewrite(s, &r, err)) {
         kn_record_free(&r);
         return false;
     }
@@ -375,6 +394,17 @@ static bool has_row(kn_store *s, const char *sql, const char *text) {
 
 static const char row_of_id[] = "SELECT 1 FROM gallery WHERE id = ?";
 
+/* Whether the table says the same already; tables of earlier versions had more words to search in. */
+static bool is_known(kn_store *s, const kn_record *r, const char *text) {
+    KN_AUTO_BUF words;
+    kn_buf_init(&words, KN_RECORD_BYTES);
+    kn_query q = kn_query_open(s, NULL, "SELECT record, words FROM gallery WHERE id = ?", "t", r->id.text);
+    bool known = kn_query_next(&q) && !strcmp(kn_query_text(&q, 0), text) && add_words(r, &words) &&
+                 !strcmp(kn_query_text(&q, 1), words.data);
+    kn_query_close(&q);
+    return known;
+}
+
 /* The picture's file has the record's id at its beginning and an ending that says its format. */
 static bool find_picture(void *ctx, kn_store *s, const char *name, kn_error *err) {
     kn_record *r = ctx;
@@ -440,19 +470,15 @@ static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err)
     kn_buf_init(&text, KN_RECORD_BYTES + 1);
     if (len < 5 || strcmp(name + len - 5, ".json") != 0)
         return true;
-    bool good = kn_store_read(s, room, name, KN_RECORD_BYTES, &text, NULL) && strlen(text.data) == text.len &&
-                kn_record_read(text.data, text.len, &r, NULL);
-    if (!good || strcmp(sidecar_of(r.id.text).text, name) != 0) {
+    if (!read_sidecar(s, name, &text, &r)) {
         ++*broken;
-        if (good)
-            kn_record_free(&r);
         return take_picture(s, name, err);
     }
     bool ok = true;
     if (is_half_made(s, &r)) {
         kn_store_remove(s, room, r.file);
         kn_store_remove(s, room, name);
-    } else if (!is_known(s, r.id.text, text.data)) {
+    } else if (!is_known(s, &r, text.data)) {
         ok = put_row(s, &r, text.data, err);
     }
     kn_record_free(&r);
@@ -521,11 +547,64 @@ static bool expire(void *ctx, kn_store *s, const char *name, kn_error *err) {
     return true;
 }
 
+/* Places only grow, so it is the last row that tells whether there are new ones. */
+static bool last_place(kn_store *s, int64_t *ret, kn_error *err) {
+    *ret = 0;
+    kn_query r = kn_query_open(s, err, "SELECT coalesce(max(seq), 0) FROM gallery", "");
+    if (kn_query_next(&r))
+        *ret = kn_query_int(&r, 0);
+    return kn_query_close(&r);
+}
+
+/* Rows made from files are in a folder's order, which is none: all get places by their dates, and those of one second
+ * by their identifiers, which grow. Negative ones on the way are nobody else's. */
+static bool arrange_rows(kn_store *s, kn_error *err) {
+    return kn_store_do(s, err, NULL,
+                       "UPDATE gallery SET seq = -place FROM (SELECT id AS item, row_number() OVER (ORDER BY"
+                       " iif(json_valid(record), unixepoch(record ->> '$.created_at'), 0), id) AS place FROM gallery)"
+                       " WHERE item = gallery.id",
+                       "") &&
+           kn_store_do(s, err, NULL, "UPDATE gallery SET seq = -seq", "");
+}
+
+/* Whether a file is there with that size. */
+static bool is_as_known(const kn_store *s, const char *name, int64_t bytes) {
+    uint64_t size;
+    return kn_store_size(s, room, name, &size) && size == (uint64_t)bytes;
+}
+
+bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err) {
+    enum { LOOKS = 10000, LOOK_MS = 300 };
+    kn_gallery_agreement a = { .whole = true };
+    int64_t end = kn_store_monotonic_ms() + LOOK_MS;
+    kn_query r =
+        kn_query_open(s, err,
+                      "SELECT id, file, iif(json_valid(record), record ->> '$.bytes', -1),"
+                      " iif(json_valid(record), record ->> '$.recipe_unreadable', 0), length(CAST(record AS BLOB))"
+                      " FROM gallery ORDER BY seq DESC",
+                      "");
+    while (a.whole && kn_query_next(&r)) {
+        /* What stands for a file that was not understood is no file's text; those are told at the start. */
+        bool same = is_as_known(s, kn_query_text(&r, 1), kn_query_int(&r, 2)) &&
+                    (kn_query_int(&r, 3) || is_as_known(s, sidecar_of(kn_query_text(&r, 0)).text, kn_query_int(&r, 4)));
+        a.differing += !same;
+        a.whole = ++a.seen < LOOKS && kn_store_monotonic_ms() < end;
+    }
+    *ret = a;
+    return kn_query_close(&r);
+}
+
+static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
+    int64_t before, after;
+    return last_place(s, &before, err) && kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err) &&
+           last_place(s, &after, err) && (after <= before || arrange_rows(s, err));
+}
+
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
-    ok = ok && kn_store_end(s, kn_store_each(s, room, take_record, ret_broken, err) && check_rows(s, err), err);
+    ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
            kn_store_each(s, "results", check_result, NULL, err) && kn_store_each(s, "trash", expire, &before, err);
 }

@@ -341,7 +341,6 @@ bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *er
 
 static bool forget(kn_store *s, const char *id, kn_error *err) {
     return kn_store_do(s, err, NULL, "INSERT OR IGNORE INTO gone_jobs VALUES (?)", "t", id) &&
-           kn_store_do(s, err, NULL, "DELETE FROM answers WHERE job_id = ?", "t", id) &&
            kn_store_do(s, err, NULL, "DELETE FROM jobs WHERE id = ?", "t", id);
 }
 

@@ -105,7 +105,8 @@ bool kn_jobs_requeue(kn_store *s, const char *id, uint32_t tile_size, const char
 /* *ret: what it is now. A running one is only marked: whoever runs it ends it. One that has ended stays as it is. */
 bool kn_jobs_cancel(kn_store *s, const char *id, kn_job_state *ret, kn_error *err);
 
-/* KN_E_USAGE: it is not finished. Its pictures in the gallery stay. */
+/* KN_E_USAGE: it is not finished. Its pictures in the gallery stay, and so does its key: a repetition that comes late
+ * makes no second job. */
 bool kn_jobs_delete(kn_store *s, const char *id, kn_error *err);
 
 /* What an earlier job was made of, to be queued again. Frees with free(). */

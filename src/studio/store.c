@@ -22,6 +22,12 @@ int64_t kn_store_now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t kn_store_monotonic_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* ---- errors ---- */
 
 static kn_code code_of(int sqlite_code) {
@@ -93,6 +99,8 @@ const char *kn_query_text(const kn_query *r, int column) {
 }
 
 bool kn_query_close(kn_query *r) {
+    bool has_written = !r->failed && !sqlite3_stmt_readonly(r->statement);
+    r->store->is_held = r->store->is_held && !has_written;
     sqlite3_finalize(r->statement);
     r->statement = NULL;
     return !r->failed;
@@ -249,6 +257,20 @@ static void row_has_changed(void *ctx, int change, const char *database, const c
     s->has_remains = s->has_remains || change == SQLITE_DELETE;
 }
 
+/* Called by SQLite as long as another program has the lock: 0 gives up. One thread does everything here, so that every
+ * writer's patience would be added to everybody's who comes behind it, also of those who only read. */
+static int wait_for_lock(void *ctx, int tries) {
+    kn_store *s = ctx;
+    int64_t now = kn_store_monotonic_ms();
+    if (!tries)
+        s->gives_up_ms = now + s->wait_ms;
+    s->is_held = s->is_held || now >= s->gives_up_ms;
+    if (s->is_held)
+        return 0;
+    nanosleep(&(struct timespec){ .tv_nsec = 1000000L << KN_MIN(tries, 5) }, NULL);
+    return 1;
+}
+
 static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     char *path;
     if (!kn_store_path(s, ".", "studio.db", &path, err))
@@ -257,9 +279,9 @@ static bool open_database(kn_store *s, unsigned wait_ms, kn_error *err) {
     free(path);
     if (rc != SQLITE_OK)
         return s->db ? kn_store_fail(s, err) : kn_fail_nomem(err, sizeof *s);
-    s->wait_ms = (int)wait_ms;
+    s->wait_ms = wait_ms;
     s->has_remains = true; /* of an earlier service that was killed */
-    sqlite3_busy_timeout(s->db, s->wait_ms);
+    sqlite3_busy_handler(s->db, wait_for_lock, s);
     sqlite3_update_hook(s->db, row_has_changed, s);
     sqlite3_extended_result_codes(s->db, 1);
     /* FULL: what was promised to a client is on the disk, also when the power fails. */
@@ -330,12 +352,16 @@ void kn_store_close(kn_store *s) {
     free(s);
 }
 
+void kn_store_be_patient(kn_store *s) {
+    s->is_held = false;
+}
+
 bool kn_store_wipe_remains(kn_store *s) {
     if (!s->has_remains)
         return true;
-    sqlite3_busy_timeout(s->db, 0); /* whoever waits for the disk does not wait for others, too */
+    sqlite3_busy_handler(s->db, NULL, NULL); /* whoever waits for the disk does not wait for others, too */
     bool done = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK;
-    sqlite3_busy_timeout(s->db, s->wait_ms);
+    sqlite3_busy_handler(s->db, wait_for_lock, s);
     s->has_remains = !done;
     return done;
 }

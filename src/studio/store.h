@@ -32,15 +32,21 @@ typedef struct kn_store {
     bool was_broken; /* the database was damaged and has been begun anew */
     bool has_reserve;
     bool has_remains; /* of what was deleted, maybe: in the log of changes */
-    int wait_ms;      /* for another program's lock */
+    unsigned wait_ms; /* for another program's lock */
+    bool is_held;     /* that was longer: nobody waits until a lock is had at once */
+    int64_t gives_up_ms;
     uint64_t last_id_ms;
     uint8_t last_id[10]; /* random part of the last identifier */
 } kn_store;
 
 /* Makes the folder if there is none, and removes what an earlier service has half written. wait_ms: how long another
- * program's lock on the database is waited for. */
+ * program's lock on the database is waited for, once: whoever comes behind one that waited in vain is refused at once,
+ * until there is no such lock any more. */
 bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err);
 void kn_store_close(kn_store *s); /* NULL is fine */
+
+/* What comes next waits again, whoever waited before: for what is not tried a second time. */
+void kn_store_be_patient(kn_store *s);
 
 /* Whether kn_store_open would find nothing in its way in the folder, as far as that is there and can be opened; nothing
  * is made or changed. Not while this process has the store open. */
@@ -98,7 +104,8 @@ bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err)
 bool kn_id_is_valid(const char *text, const char *prefix);
 int64_t kn_id_made_ms(const char *text, const char *prefix); /* when a valid one was made, since 1970 */
 
-/* Milliseconds since 1970. */
+/* Milliseconds since 1970, and those of a clock that nobody sets. */
 int64_t kn_store_now_ms(void);
+int64_t kn_store_monotonic_ms(void);
 
 #endif

@@ -176,6 +176,17 @@ class Jobs(Api):
             answers = pool.map(lambda _: self.rig.post("/jobs", body, Idempotency_Key="key-2")["id"], range(8))
         self.assertEqual(len(set(answers)), 1)
 
+    def test_a_key_makes_no_second_job_when_its_job_was_deleted(self):
+        body, key = {"prompt": "once and no more"}, "key-of-a-deleted-job"
+        job = self.rig.post("/jobs", body, Idempotency_Key=key)["id"]
+        self.rig.ended(job)
+        self.assertEqual(self.rig.ask("DELETE", f"/jobs/{job}").status, 204)
+        newest = self.rig.get("/jobs?limit=1").json["items"]
+        self.problem(self.rig.post("/jobs", body, Idempotency_Key=key), 410, "gone")
+        self.problem(self.rig.post("/jobs", {"prompt": "two"}, Idempotency_Key=key), 422, "idempotency_key_reused")
+        self.assertEqual(self.rig.get("/jobs?limit=1").json["items"], newest)
+        self.problem(self.rig.post(f"/jobs/{job}/retry"), 410, "gone")
+
     def test_jobs_are_cancelled_queued_and_running(self):
         running, queued, last = self.rig.job("ms=20 steps=5000"), self.rig.job("queued"), self.rig.job("last")
         answer = self.rig.post(f"/jobs/{queued}/cancel")
@@ -410,6 +421,24 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
         self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "file_name": "l.png"}), 404)
 
+    def test_a_picture_whose_file_is_not_what_was_saved_is_told_as_damaged(self):
+        own = self.item("a damage")
+        job = self.rig.get(f"/gallery/{own}")["job_id"]
+        path = f"{self.rig.folder}/studio/gallery/{own}-a-damage.png"
+        size = os.path.getsize(path)
+        copies = [("/export", {"directory": self.rig.folder, "file_name": f"d.{name}", "format": name})
+                  for name in ("png", "jpeg")]
+        for content in (b"x" * size, b"", b"x" * (size + 1)):
+            with open(path, "wb") as file:
+                file.write(content)
+            answers = [self.rig.get(f"/gallery/{own}/thumbnail")]
+            answers += [self.rig.post(f"/gallery/{own}{end}", body) for end, body in copies]
+            if len(content) != size:  # else only who reads all of it can see it
+                answers += [self.rig.get(f"/gallery/{own}/content"), self.rig.get(f"/jobs/{job}/results/0")]
+            for answer in answers:
+                self.problem(answer, 409, "damaged")
+                self.assertIsNone(answer.headers["Retry-After"])
+
     def test_copies_go_where_they_are_wanted_and_replace_nothing(self):
         own = self.item()
         body = {"directory": self.rig.folder, "file_name": "copy.png"}
@@ -610,6 +639,29 @@ class Service(Api):
             self.assertNotIn(canary.encode(), answer.body)
             self.assertNotIn(self.rig.folder.encode(), answer.body)
         self.assertNotIn(canary, self.rig.log)
+
+    def test_diagnostics_tell_how_many_pictures_are_not_as_the_index_says(self):
+        def gallery():
+            (check,) = [one for one in rig.get("/diagnostics")["checks"] if one["id"] == "gallery"]
+            return check["status"], check["message"]
+
+        with Rig() as rig:
+            own = [rig.ended(rig.job("a"))["results"][0]["gallery_item"] for _ in range(6)]
+            self.assertEqual(gallery(), ("ok", "Files and index of the gallery agree"))
+            folder = os.path.join(rig.folder, "studio", "gallery")
+            pictures = [os.path.join(folder, item + "-a.png") for item in own]
+            records = [os.path.join(folder, item + ".json") for item in own]
+            os.unlink(pictures[0])
+            self.assertEqual(gallery(), ("warning", "Files differ from the index: 1 picture of 6"))
+            os.rename(pictures[1], os.path.join(rig.folder, "elsewhere.png"))
+            os.symlink(os.path.join(rig.folder, "elsewhere.png"), pictures[1])
+            with open(pictures[2], "ab") as file:
+                file.write(b"x")
+            os.unlink(records[3])
+            with open(records[4], "a") as file:
+                file.write("\n")
+            self.assertEqual(gallery(), ("warning", "Files differ from the index: 5 pictures of 6"))
+            self.assertIn(gallery()[1].encode(), rig.get("/diagnostics/report").body)
 
 
     def last(self, method, path, body=b""):

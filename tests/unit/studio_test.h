@@ -34,10 +34,12 @@ static inline int remove_folder(void **state) {
     return waitpid(pid, NULL, 0) == pid ? 0 : -1;
 }
 
+enum { STORE_WAIT_MS = 200 };
+
 static inline kn_store *open_store(void) {
     kn_store *s = NULL;
     kn_error err = { 0 };
-    if (!kn_store_open(folder, 200, &s, &err))
+    if (!kn_store_open(folder, STORE_WAIT_MS, &s, &err))
         fail_msg("%s", err.text);
     return s;
 }
