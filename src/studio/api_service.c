@@ -114,7 +114,7 @@ static bool show_settings(kn_visit *v, const kn_studio_settings *settings, kn_er
 
 static bool work_settings(kn_visit *v, kn_store *s, kn_error *err) {
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s, &v->studio->own, &settings, err))
         return false;
     bool ok = show_settings(v, &settings, err);
     kn_studio_settings_free(&settings);
@@ -137,7 +137,7 @@ static bool is_current(kn_visit *v, const kn_studio_settings *settings) {
 
 static bool work_change_settings(kn_visit *v, kn_store *s, kn_error *err) {
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s, &v->studio->own, &settings, err))
         return false;
     bool ok = kn_studio_settings_patch(&settings, v->body.data, v->body.len, &v->pointer, err) ||
               kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);

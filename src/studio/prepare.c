@@ -12,7 +12,7 @@
 bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err) {
     kn_error problem = { 0 };
     memset(ret, 0, sizeof *ret);
-    if (!kn_studio_settings_load(store, s->model_directory, &ret->settings, err))
+    if (!kn_studio_settings_load(store, &s->own, &ret->settings, err))
         return false;
     if (!kn_profiles_list(store, s->setup.models_toml, &ret->models, &problem, err)) {
         kn_studio_settings_free(&ret->settings);

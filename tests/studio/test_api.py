@@ -428,6 +428,17 @@ class Pictures(Api):
         ):
             self.problem(self.rig.post(f"/gallery/{own}/export", {**body, **change}), 422, pointer=pointer)
 
+    def test_clients_name_no_folder_of_the_services_own(self):
+        own, inside, link = self.item(), self.rig.folder + "/studio", self.rig.folder + "/a-link"
+        os.symlink(inside, link)
+        for folder in (inside, inside + "/gallery", link, link + "/results"):
+            answer = self.rig.post(f"/gallery/{own}/export", {"directory": folder, "file_name": "upstream-in-flight"})
+            self.problem(answer, 422, pointer="/directory")
+            for name in ("output_directory", "model_directory"):
+                self.problem(self.rig.ask("PATCH", "/settings", {name: folder}), 422, pointer="/" + name)
+        os.makedirs(inside + "/models", exist_ok=True)
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"model_directory": inside + "/models"}).status, 200)
+
     def test_copies_have_the_format_that_is_wanted(self):
         own = self.item("in another form")
         starts = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}

@@ -48,7 +48,9 @@ static int begin(void **state) {
     GOOD(kn_profiles_list(store, path, &models, &problem, &err));
     if (problem.code)
         fail_msg("%s", problem.text);
-    GOOD(kn_studio_settings_load(store, folder, &settings, &err));
+    const kn_own_folders own = { .models = folder };
+    GOOD(kn_studio_settings_load(store, &own, &settings, &err));
+    settings.own = NULL;
     kn_upscalers_find(folder, &upscalers);
     return 0;
 }
