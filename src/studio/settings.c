@@ -97,6 +97,21 @@ static void take_folder(kn_form *f, bool may_be_null, const kn_own_folders *own,
     replace(f, ret, path);
 }
 
+/* It is written again by jansson, which knows fewer numbers than JSON and keeps one of two members. */
+static bool check_ui(kn_form *f, kn_json_text text) {
+    json_error_t why = { 0 };
+    json_t *ui = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &why);
+    json_decref(ui);
+    if (ui)
+        return true;
+    switch (json_error_code(&why)) {
+    case json_error_out_of_memory: return kn_form_fail(f, KN_E_NOMEM, "out of memory");
+    case json_error_duplicate_key: return kn_form_fail(f, KN_E_FORMAT, "a key comes twice in one object");
+    case json_error_numeric_overflow: return kn_form_fail(f, KN_E_RANGE, "a number is too large to be kept");
+    default: return kn_form_fail(f, KN_E_FORMAT, "it cannot be kept");
+    }
+}
+
 static void take_ui(kn_form *f, char **ret) {
     kn_json_text text;
     if (kn_json_peek(f->j) != '{')
@@ -105,7 +120,7 @@ static void take_ui(kn_form *f, char **ret) {
         return;
     else if (text.len > KN_SETTINGS_UI_BYTES)
         kn_form_fail(f, KN_E_RANGE, "more than %d bytes", KN_SETTINGS_UI_BYTES);
-    else
+    else if (check_ui(f, text))
         replace(f, ret, strndup(text.data, text.len));
 }
 

@@ -575,6 +575,14 @@ class Service(Api):
         ):
             self.problem(self.rig.ask("PATCH", "/settings", change), 422, pointer=pointer)
 
+    def test_a_page_keeps_nothing_that_would_change_while_it_is_kept(self):
+        for ui in ("1e400", "-1e400", "9223372036854775808", "99999999999999999999999", '1, "a": 2',
+                   '[{"b": 1, "b": 1}]'):
+            body = b'{"ui": {"a": %s}}' % ui.encode()
+            self.problem(self.rig.ask("PATCH", "/settings", body), 422, "member_invalid", "/ui")
+        kept = {"a": [9223372036854775807, -9223372036854775808, 1e300, 1e-300]}
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"ui": kept})["ui"], kept)
+
     def test_profiles_are_put_used_and_dropped(self):
         path = self.rig.folder + "/d.safetensors"
         body = {"model": "qwen-image-2.1", "variant": "turbo", "files": [{"role": "diffusion", "path": path}]}
