@@ -60,6 +60,10 @@ static void block(kn_studio_plan *p, const char *code, const char *message) {
     add_note(p->blocking, &p->blocking_count, code, message, "error");
 }
 
+void kn_plan_block(kn_studio_plan *p, const char *code, const char *message) {
+    block(p, code, message);
+}
+
 static bool refuse(kn_buf *pointer, kn_error *err, const char *where, const char *why) {
     kn_buf_clear(pointer);
     return kn_buf_add_text(pointer, where) ? kn_fail(err, KN_E_USAGE, "%s", why) : kn_fail_nomem(err, strlen(where));

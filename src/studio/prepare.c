@@ -98,9 +98,8 @@ static void see_prompts(const kn_model_profile *profile, kn_prepared *p) {
         kn_error why = { 0 };
         if (!prompts[i] || kn_model_has_room(profile, prompts[i], sides, plan->reference_count, &why))
             continue;
-        if (why.code == KN_E_RANGE && plan->blocking_count < KN_PLAN_NOTES)
-            plan->blocking[plan->blocking_count++] =
-                (kn_note){ "prompt_too_long", "A prompt has more tokens than the model takes; shorten it", "error" };
+        if (why.code == KN_E_RANGE)
+            kn_plan_block(plan, "prompt_too_long", "A prompt has more tokens than the model takes; shorten it");
     }
 }
 
