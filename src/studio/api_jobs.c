@@ -23,6 +23,13 @@ static bool work_plan(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     if (!prepare(v, s, v->body.data, v->body.len, false, NULL, &p, err))
         return false;
+    int64_t queued, running;
+    if (!kn_jobs_count(s, &queued, &running, err)) {
+        kn_prepared_free(&p);
+        return false;
+    }
+    if (queued >= KN_JOBS_QUEUE_LIMIT)
+        kn_plan_block(&p.plan, "queue_full", "The queue is full");
     if (v->flag)
         kn_plan_block(&p.plan, kn_task_failures[KN_TASK_ISOLATION_MISSING],
                       "The image worker cannot be locked in; the diagnostics say what is missing");

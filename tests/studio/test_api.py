@@ -1,10 +1,12 @@
 """What /api/v1 promises, route by route."""
 
 import calendar
+import contextlib
 import hashlib
 import os
 import re
 import socket
+import sqlite3
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -552,6 +554,19 @@ class Service(Api):
         self.assertEqual(self.rig.get(f"/jobs/{job}")["state"], "queued")
         self.rig.post("/engine/start")
         self.assertEqual(self.rig.ended(job)["state"], "completed")
+
+    def test_a_plan_says_that_the_queue_is_full(self):
+        with Rig() as rig:
+            rig.post("/engine/stop")
+            rig.job()
+            with contextlib.closing(sqlite3.connect(rig.folder + "/studio/studio.db")) as database, database:
+                database.execute(
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999)"
+                    " INSERT INTO jobs (id, kind, state, created_ms, request, plan, units, seeds, notes)"
+                    " SELECT id || i, kind, state, created_ms, request, plan, units, seeds, notes FROM jobs, n")
+            self.problem(rig.post("/jobs", {"prompt": "a boat"}), 429, "queue_full")
+            self.assertEqual([one["code"] for one in rig.post("/plan", {"prompt": "a boat"})["blocking"]],
+                             ["queue_full"])
 
     def test_settings_are_changed_by_one_at_a_time(self):
         answer = self.rig.get("/settings")
