@@ -565,8 +565,9 @@ static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *wit
         note(p, "metadata_dropped", "The prompt is too long for the notes of a JPEG file, so it has none", "info");
     see_gain_map(r, with, p);
     see_colours(with, p);
-    if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
-        block(p, "missing_model", "A file of the model is missing");
+    const char *lacks = p->kind == KN_KIND_UPSCALE ? NULL : kn_model_obstacle(with->profile);
+    if (lacks)
+        block(p, "missing_model", lacks);
 }
 
 static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, kn_buf *pointer,

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from studio import agreement, described
-from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, png
+from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, parts_of_model, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
 NOTHING = "img_0123456789abcdefghjkmnpqrs"
@@ -244,7 +244,7 @@ class Jobs(Api):
         path = self.rig.folder + "/hdr.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/hdr", profile).status, 201)
         edit = {"prompt": "a", "profile": "hdr", "inputs": [{"input_id": source, "role": "source"}]}
         for more, keeps, dropped in (({"output": {"format": "jpeg"}}, True, False),
@@ -272,7 +272,7 @@ class Jobs(Api):
         path = self.rig.folder + "/hdr.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/damaged", profile).status, 201)
         source = self.rig.upload(whole[:whole.rindex(b"\xff\xd8\xff")])
         edit = {"prompt": "a", "profile": "damaged", "inputs": [{"input_id": source, "role": "source"}],
@@ -290,7 +290,7 @@ class Jobs(Api):
         path = self.rig.folder + "/colours.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/colours", profile).status, 201)
         images = os.path.join(WORKFLOWS, "..", "image")
         for name, told in (("icc/srgb.webp", "sRGB built-in"), ("icc/p3.png", "Display P3"),
@@ -310,7 +310,7 @@ class Jobs(Api):
         path = self.rig.folder + "/editor.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/editor", profile).status, 201)
         inputs = [{"input_id": source, "role": "source"}]
         self.problem(self.rig.post("/plan", {"prompt": "a", "inputs": inputs}), 422, pointer="/inputs")
@@ -555,6 +555,27 @@ class Service(Api):
         self.rig.post("/engine/start")
         self.assertEqual(self.rig.ended(job)["state"], "completed")
 
+    def test_settings_name_what_there_is(self):
+        for change, pointer in (({"active_profile": "nosuch"}, "/active_profile"),
+                                ({"upscaler": "nosuch"}, "/upscaler")):
+            self.problem(self.rig.ask("PATCH", "/settings", change), 422, "member_invalid", pointer)
+        for change in ({"active_profile": "demo"}, {"active_profile": None}, {"upscaler": "lanczos"}):
+            self.assertEqual(self.rig.ask("PATCH", "/settings", change).status, 200)
+
+    def test_a_profile_without_all_parts_is_not_ready(self):
+        path = self.rig.folder + "/part.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        for part, name in (("diffusion", "diffusion model"), ("text_encoder", "text encoder"), ("vae", "VAE")):
+            files = [one for one in parts_of_model(path) if one["role"] != part]
+            self.assertFalse(self.rig.ask("PUT", "/models/part", {"model": "qwen-image-2.1", "files": files})["ready"])
+            self.problem(self.rig.post("/models/part/activate"), 409, "missing_model")
+            (reason,) = self.rig.post("/plan", {"prompt": "a", "profile": "part"})["blocking"]
+            self.assertEqual((reason["code"], reason["message"]),
+                             ("missing_model", f"The profile names no file for the {name}"))
+            self.problem(self.rig.post("/jobs", {"prompt": "a", "profile": "part"}), 409, "missing_model")
+        self.assertEqual(self.rig.ask("DELETE", "/models/part").status, 204)
+
     def test_a_plan_says_that_the_queue_is_full(self):
         with Rig() as rig:
             rig.post("/engine/stop")
@@ -600,7 +621,7 @@ class Service(Api):
 
     def test_profiles_are_put_used_and_dropped(self):
         path = self.rig.folder + "/d.safetensors"
-        body = {"model": "qwen-image-2.1", "variant": "turbo", "files": [{"role": "diffusion", "path": path}]}
+        body = {"model": "qwen-image-2.1", "variant": "turbo", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/mine", body).status, 201)
         answer = self.rig.ask("PUT", "/models/mine", {**body, "title": "Mine"})
         self.assertEqual((answer.status, answer["title"], answer["ready"]), (200, "Mine", False))
