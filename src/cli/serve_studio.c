@@ -38,6 +38,7 @@ static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, k
     const kn_studio_runner face = kn_image_runner_face(s->runner);
     const kn_studio_setup studio = { .loop = setup->loop,
                                      .folder = folder,
+                                     .state_dir = c->state_dir,
                                      .models_toml = c->studio_models,
                                      .runner = &face,
                                      .mirror = c->mirror,

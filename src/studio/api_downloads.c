@@ -11,7 +11,7 @@
 /* Where models go if nobody says anything. The caller frees it. */
 static bool usual_directory(const kn_visit *v, kn_store *s, char **ret, kn_error *err) {
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s, &v->studio->own, &settings, err))
         return false;
     *ret = settings.model_directory;
     settings.model_directory = NULL;
@@ -122,10 +122,10 @@ static bool show(kn_visit *v, kn_store *s, const char *id, kn_error *err) {
 /* Makes the usual folder if it is not there; any other has to be. */
 static bool check_directory(kn_visit *v, kn_store *s, order *o, kn_error *err) {
     if (o->directory)
-        return kn_path_check_folder(o->directory, err);
+        return kn_path_check_target(o->directory, &v->studio->own, err);
     if (!usual_directory(v, s, &o->directory, err))
         return false;
-    return mkdir(o->directory, 0700) == 0 || kn_path_check_folder(o->directory, err);
+    return mkdir(o->directory, 0700) == 0 || kn_path_check_target(o->directory, &v->studio->own, err);
 }
 
 static bool check_order(kn_visit *v, kn_store *s, order *o, const kn_artifact **ret, kn_error *err) {

@@ -54,7 +54,7 @@ static bool read_copy(kn_visit *v, kn_copy *ret, kn_error *err) {
         switch (key) {
         case DIRECTORY:
             take_text(&f, KN_PATH_BYTES, &ret->directory);
-            if (ret->directory && !kn_path_check_folder(ret->directory, &why))
+            if (ret->directory && !kn_path_check_target(ret->directory, &v->studio->own, &why))
                 kn_form_fail(&f, why.code, "%s", why.text);
             break;
         case NAME:

@@ -23,15 +23,30 @@ static bool work_plan(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     if (!prepare(v, s, v->body.data, v->body.len, false, NULL, &p, err))
         return false;
+    int64_t queued, running;
+    if (!kn_jobs_count(s, &queued, &running, err)) {
+        kn_prepared_free(&p);
+        return false;
+    }
+    if (queued >= KN_JOBS_QUEUE_LIMIT)
+        kn_plan_block(&p.plan, "queue_full", "The queue is full");
+    if (v->flag)
+        kn_plan_block(&p.plan, kn_task_failures[KN_TASK_ISOLATION_MISSING],
+                      "The image worker cannot be locked in; the diagnostics say what is missing");
     v->json = kn_studio_plan_json(&p.plan);
     kn_prepared_free(&p);
     return v->json || kn_fail_nomem(err, KN_REQUEST_BYTES);
 }
 
+static void send_plan(kn_visit *v) {
+    v->flag = kn_visit_is_unlocked(v);
+    kn_visit_send(v, work_plan, NULL);
+}
+
 void kn_api_plan(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_has_json(v))
-        kn_visit_send(v, work_plan, NULL);
+        kn_visit_prove(v, send_plan);
 }
 
 /* ---- new jobs ---- */
@@ -157,6 +172,21 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     return ok;
 }
 
+static void send_job(kn_visit *v) {
+    if (!kn_visit_refuse_unlocked(v))
+        kn_visit_send(v, work_create_job, after_create);
+}
+
+static void send_upscale(kn_visit *v) {
+    if (!kn_visit_refuse_unlocked(v))
+        kn_visit_send(v, work_create_upscale, after_create);
+}
+
+static void send_retry(kn_visit *v) {
+    if (!kn_visit_refuse_unlocked(v))
+        kn_visit_send(v, work_retry, after_create);
+}
+
 bool kn_visit_read_key(kn_visit *v, const char *route) {
     kn_span value;
     const kn_head *head = kn_exchange_head(v->x);
@@ -184,13 +214,13 @@ bool kn_visit_is_too_late(kn_visit *v) {
 void kn_api_create_job(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_read_key(v, "jobs") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
-        kn_visit_send(v, work_create_job, after_create);
+        kn_visit_prove(v, send_job);
 }
 
 void kn_api_create_upscale(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_read_key(v, "upscale") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
-        kn_visit_send(v, work_create_upscale, after_create);
+        kn_visit_prove(v, send_upscale);
 }
 
 void kn_api_retry_job(kn_exchange *x, kn_span body) {
@@ -200,7 +230,7 @@ void kn_api_retry_job(kn_exchange *x, kn_span body) {
         return;
     snprintf(route, sizeof route, "retry/%s", v->part[1]);
     if (kn_visit_read_key(v, route) && !kn_visit_is_too_late(v))
-        kn_visit_send(v, work_retry, after_create);
+        kn_visit_prove(v, send_retry);
 }
 
 /* ---- lists and single ones ---- */

@@ -113,7 +113,7 @@ static bool work_activate(kn_visit *v, kn_store *s, kn_error *err) {
     const kn_model_profile *profile = kn_profiles_named(&p.models, v->part[1]);
     bool ok = profile || kn_fail(err, KN_E_NOT_FOUND, "there is no such profile");
     if (ok && !kn_model_is_ready(profile))
-        ok = kn_visit_deny(v, 409, "missing_model", "A file of the model is missing", "the profile's files say which");
+        ok = kn_visit_deny(v, 409, "missing_model", kn_model_obstacle(profile), "the profile's files say which");
     if (ok) {
         memcpy(p.settings.profile, profile->name, sizeof p.settings.profile);
         ok = kn_studio_settings_save(s, &p.settings, err);

@@ -115,7 +115,7 @@ static bool show_settings(kn_visit *v, const kn_studio_settings *settings, kn_er
 
 static bool work_settings(kn_visit *v, kn_store *s, kn_error *err) {
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s, &v->studio->own, &settings, err))
         return false;
     bool ok = show_settings(v, &settings, err);
     kn_studio_settings_free(&settings);
@@ -136,14 +136,39 @@ static bool is_current(kn_visit *v, const kn_studio_settings *settings) {
            kn_visit_deny(v, 412, "settings_changed", "Somebody else changed the settings", "read them again");
 }
 
+static bool deny_name(kn_visit *v, const char *where, const char *what, kn_error *err) {
+    kn_buf_clear(&v->pointer);
+    return kn_buf_add_text(&v->pointer, where)
+               ? kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", what)
+               : kn_fail_nomem(err, strlen(where));
+}
+
+/* What is chosen now has to be there now. */
+static bool check_names(kn_visit *v, kn_store *s, const kn_studio_settings *now, kn_error *err) {
+    kn_prepared p;
+    if (!kn_prepare_machine(v->studio, s, &p, err))
+        return false;
+    kn_upscaler_list upscalers;
+    kn_upscalers_find(now->model_directory, &upscalers);
+    bool new_profile = strcmp(now->profile, p.settings.profile) != 0,
+         new_upscaler = strcmp(now->upscaler, p.settings.upscaler) != 0, ok = true;
+    if (new_profile && now->profile[0] && !kn_profiles_named(&p.models, now->profile))
+        ok = deny_name(v, "/active_profile", "there is no such model profile", err);
+    else if (new_upscaler && !kn_upscaler_named(&upscalers, now->upscaler))
+        ok = deny_name(v, "/upscaler", "there is no such upscaler; the capabilities list those that there are", err);
+    kn_upscalers_free(&upscalers);
+    kn_prepared_free(&p);
+    return ok;
+}
+
 static bool work_change_settings(kn_visit *v, kn_store *s, kn_error *err) {
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s, v->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s, &v->studio->own, &settings, err))
         return false;
     bool ok = kn_studio_settings_patch(&settings, v->body.data, v->body.len, &v->pointer, err) ||
               kn_visit_deny(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);
-    ok = ok && is_current(v, &settings) && kn_studio_settings_save(s, &settings, err) &&
-         show_settings(v, &settings, err);
+    ok = ok && is_current(v, &settings) && check_names(v, s, &settings, err) &&
+         kn_studio_settings_save(s, &settings, err) && show_settings(v, &settings, err);
     kn_studio_settings_free(&settings);
     return ok;
 }

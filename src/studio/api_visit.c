@@ -69,6 +69,22 @@ bool kn_visit_refuse_unlocked(kn_visit *v) {
     return why != NULL;
 }
 
+static void proved(void *ctx, const char *found, size_t len, const char *message) {
+    kn_visit *v = ctx;
+    (void)found, (void)len, (void)message; /* it was no picture: that somebody looked is enough */
+    if (kn_visit_is_back(v))
+        v->go_on(v);
+}
+
+void kn_visit_prove(kn_visit *v, void (*go_on)(kn_visit *v)) {
+    static const char nothing[] = "-";
+    const kn_studio_runner *r = &v->studio->runner;
+    v->go_on = go_on;
+    v->in_flight = r->is_proven && !r->is_proven(r->ctx) && r->inspect(r->ctx, nothing, 1, proved, v);
+    if (!v->in_flight)
+        go_on(v);
+}
+
 bool kn_visit_deny_unlocked(kn_visit *v) {
     return kn_visit_deny(v, 503, kn_task_failures[KN_TASK_ISOLATION_MISSING], unlocked, NULL);
 }

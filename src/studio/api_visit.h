@@ -56,6 +56,7 @@ struct kn_visit {
 
     bool (*work)(kn_visit *v, kn_store *s, kn_error *err);
     void (*after)(kn_visit *v);   /* in the loop, when the work is done well; else it is answered with the error */
+    void (*go_on)(kn_visit *v);   /* kn_visit_prove */
     void (*give_up)(kn_visit *v); /* the client is gone */
 
     /* The answer. */
@@ -106,6 +107,9 @@ void kn_visit_refuse(kn_visit *v, unsigned status, const char *code, const char 
 bool kn_visit_is_unlocked(const kn_visit *v);
 bool kn_visit_refuse_unlocked(kn_visit *v);
 bool kn_visit_deny_unlocked(kn_visit *v);
+
+/* In the loop: goes on as soon as kn_visit_is_unlocked can say whether a picture could be made now. */
+void kn_visit_prove(kn_visit *v, void (*go_on)(kn_visit *v));
 
 /* In the disk's thread: what to answer instead of what the error's code says; false. */
 #define kn_visit_deny(...) kn_failed(kn_visit_set_problem(__VA_ARGS__))

@@ -377,6 +377,12 @@ static const char *obstacle(void *ctx, bool to_look) {
     return found || to_look ? found : kn_painter_obstacle(r->setup.painter);
 }
 
+static bool is_proven(void *ctx) {
+    const kn_image_runner *r = ctx;
+    return r->setup.isolation != KN_ISOLATION_REQUIRED ||
+           (kn_image_process_gaps(r->eye).known && !kn_image_process_obstacle(r->eye));
+}
+
 /* ---- looking ---- */
 
 static void look_at_first(kn_image_runner *r);
@@ -580,6 +586,7 @@ kn_studio_runner kn_image_runner_face(kn_image_runner *r) {
                                .inspect = inspect,
                                .gaps = gaps,
                                .obstacle = obstacle,
+                               .is_proven = is_proven,
                                .waits_for = waits_for,
                                .rest = rest };
 }

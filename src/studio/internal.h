@@ -5,6 +5,7 @@
 #include "studio/errand.h"
 #include "studio/events.h"
 #include "studio/gallery.h"
+#include "studio/paths.h"
 #include "studio/planner.h"
 #include "studio/sessions.h"
 
@@ -49,7 +50,7 @@ struct kn_studio {
     unsigned broken_records;
     size_t recent_count;
     kn_recent_error recent[KN_RECENT_ERRORS]; /* the newest first */
-    char *model_directory;                    /* where there is no setting */
+    kn_own_folders own;
 };
 
 void kn_studio_log(kn_studio *s, const char *fmt, ...) KN_PRINTF(2, 3);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -51,6 +52,26 @@ bool kn_path_check_folder(const char *path, kn_error *err) {
     if (stat(path, &st) != 0)
         return kn_fail(err, KN_E_NOT_FOUND, "the folder cannot be reached: %s", strerror(errno));
     return S_ISDIR(st.st_mode) || kn_fail(err, KN_E_FORMAT, "the path is not that of a folder");
+}
+
+/* Whether a folder is the outer one or lies in it, told by what they are and not by how they are called. */
+static bool is_inside(const char *folder, const char *outer) {
+    struct stat wanted, st;
+    char *path = outer && stat(outer, &wanted) == 0 ? realpath(folder, NULL) : NULL;
+    bool found = false;
+    for (char *end = path ? path + strlen(path) : NULL; end && !found; end = strrchr(path, '/')) {
+        *end = 0;
+        found = stat(path[0] ? path : "/", &st) == 0 && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino;
+    }
+    free(path);
+    return found;
+}
+
+bool kn_path_check_target(const char *path, const kn_own_folders *own, kn_error *err) {
+    if (!kn_path_check_folder(path, err))
+        return false;
+    bool kept = own && (is_inside(path, own->state) || is_inside(path, own->studio)) && !is_inside(path, own->models);
+    return !kept || kn_fail(err, KN_E_FORMAT, "the folder lies in the service's own; take another one");
 }
 
 bool kn_path_check_name(const char *name, kn_error *err) {

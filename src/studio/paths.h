@@ -10,7 +10,18 @@ enum { KN_PATH_BYTES = 4096, KN_SLUG_BYTES = 60 };
  * nothing in /proc, /sys or /dev. Errors tell the rule, never the path. */
 bool kn_path_check_folder(const char *path, kn_error *err);
 
-/* The same without looking whether it is there, and for files, too. */
+/* What the service keeps for itself. */
+typedef struct kn_own_folders {
+    const char *state;  /* NULL: only the studio's is known */
+    const char *studio; /* mostly within it */
+    char *models;       /* where models go if nobody says anything; not to be kept from anyone */
+} kn_own_folders;
+
+/* kn_path_check_folder for one that is written to: it is not the service's own, nor within it, whatever links lead
+ * there; but in `models` it may be. own NULL: anywhere. */
+bool kn_path_check_target(const char *path, const kn_own_folders *own, kn_error *err);
+
+/* kn_path_check_folder without looking whether it is there, and for files, too. */
 bool kn_path_check(const char *path, kn_error *err);
 
 /* A file's name in a folder: no separators, no control characters, not "." or "..", at most 200 characters that fit

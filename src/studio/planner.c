@@ -60,6 +60,10 @@ static void block(kn_studio_plan *p, const char *code, const char *message) {
     add_note(p->blocking, &p->blocking_count, code, message, "error");
 }
 
+void kn_plan_block(kn_studio_plan *p, const char *code, const char *message) {
+    block(p, code, message);
+}
+
 static bool refuse(kn_buf *pointer, kn_error *err, const char *where, const char *why) {
     kn_buf_clear(pointer);
     return kn_buf_add_text(pointer, where) ? kn_fail(err, KN_E_USAGE, "%s", why) : kn_fail_nomem(err, strlen(where));
@@ -85,6 +89,8 @@ static bool find_kind(const kn_studio_request *r, kn_studio_kind *ret, kn_buf *p
         return refuse(pointer, err, "/inputs", "at most one source and one mask can be given");
     if ((masks || grows) && !sources)
         return refuse(pointer, err, "/inputs", "a source is needed, the picture that is to be changed");
+    if (masks && grows)
+        return refuse(pointer, err, "/outpaint", "outpainting has a mask of its own; leave one of them out");
     *ret = grows ? KN_KIND_OUTPAINT : masks ? KN_KIND_INPAINT : r->input_count ? KN_KIND_EDIT : KN_KIND_TEXT_TO_IMAGE;
     if (r->has_feather && *ret != KN_KIND_INPAINT && *ret != KN_KIND_OUTPAINT)
         return refuse(pointer, err, "/feather", "there is no edge to feather: it goes with a mask or with outpaint");
@@ -189,6 +195,21 @@ static const kn_plan_input *source_of(const kn_plan_setting *with) {
         if (with->inputs[i].role == KN_INPUT_SOURCE)
             return &with->inputs[i];
     return with->input_count ? &with->inputs[0] : NULL;
+}
+
+static bool check_mask(const kn_plan_setting *with, kn_buf *pointer, kn_error *err) {
+    const kn_plan_input *source = source_of(with);
+    for (size_t i = 0; source && i < with->input_count; i++) {
+        const kn_plan_input *mask = &with->inputs[i];
+        char where[64], why[160];
+        if (mask->role != KN_INPUT_MASK || (mask->width == source->width && mask->height == source->height))
+            continue;
+        snprintf(where, sizeof where, "/inputs/%zu/input_id", i);
+        snprintf(why, sizeof why, "the mask is %ux%u pixels large and the picture %ux%u; both need the same size",
+                 mask->width, mask->height, source->width, source->height);
+        return refuse(pointer, err, where, why);
+    }
+    return true;
 }
 
 static bool can_be_made(size s) {
@@ -544,8 +565,9 @@ static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *wit
         note(p, "metadata_dropped", "The prompt is too long for the notes of a JPEG file, so it has none", "info");
     see_gain_map(r, with, p);
     see_colours(with, p);
-    if (p->kind != KN_KIND_UPSCALE && !kn_model_is_ready(with->profile))
-        block(p, "missing_model", "A file of the model is missing");
+    const char *lacks = p->kind == KN_KIND_UPSCALE ? NULL : kn_model_obstacle(with->profile);
+    if (lacks)
+        block(p, "missing_model", lacks);
 }
 
 static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, kn_buf *pointer,
@@ -566,7 +588,7 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
                          kn_buf *pointer, kn_error *err) {
     size result;
     if (!check_model(r, p->kind, with, pointer, err) || !check_pictures(with, pointer, err) ||
-        !find_result(r, with, p, &result, pointer, err))
+        !check_mask(with, pointer, err) || !find_result(r, with, p, &result, pointer, err))
         return false;
     double aspect = aspect_of(r, with, result), pixels = pixels_of(r, with);
     if (aspect > KN_PLAN_ASPECT_MAX || aspect * KN_PLAN_ASPECT_MAX < 1)

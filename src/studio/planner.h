@@ -79,6 +79,7 @@ typedef struct kn_studio_plan {
 /* False: the request cannot be meant so; pointer says which member. What only cannot be done now is in `blocking`. */
 bool kn_plan_request(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *ret, kn_buf *pointer,
                      kn_error *err);
+void kn_plan_block(kn_studio_plan *p, const char *code, const char *message); /* for a reason beyond the planner */
 
 json_t *kn_studio_plan_json(const kn_studio_plan *p);
 json_t *kn_note_json(const kn_note *note);

@@ -12,7 +12,7 @@
 bool kn_prepare_machine(const kn_studio *s, kn_store *store, kn_prepared *ret, kn_error *err) {
     kn_error problem = { 0 };
     memset(ret, 0, sizeof *ret);
-    if (!kn_studio_settings_load(store, s->model_directory, &ret->settings, err))
+    if (!kn_studio_settings_load(store, &s->own, &ret->settings, err))
         return false;
     if (!kn_profiles_list(store, s->setup.models_toml, &ret->models, &problem, err)) {
         kn_studio_settings_free(&ret->settings);
@@ -98,9 +98,8 @@ static void see_prompts(const kn_model_profile *profile, kn_prepared *p) {
         kn_error why = { 0 };
         if (!prompts[i] || kn_model_has_room(profile, prompts[i], sides, plan->reference_count, &why))
             continue;
-        if (why.code == KN_E_RANGE && plan->blocking_count < KN_PLAN_NOTES)
-            plan->blocking[plan->blocking_count++] =
-                (kn_note){ "prompt_too_long", "A prompt has more tokens than the model takes; shorten it", "error" };
+        if (why.code == KN_E_RANGE)
+            kn_plan_block(plan, "prompt_too_long", "A prompt has more tokens than the model takes; shorten it");
     }
 }
 

@@ -69,11 +69,31 @@ static bool add_file(kn_model_profile *p, kn_model_role role, const char *path) 
     return true;
 }
 
-bool kn_model_is_ready(const kn_model_profile *p) {
+static bool has_role(const kn_model_profile *p, kn_model_role role) {
+    for (size_t i = 0; i < p->file_count; i++)
+        if (p->files[i].role == role)
+            return true;
+    return false;
+}
+
+const char *kn_model_obstacle(const kn_model_profile *p) {
+    static const struct {
+        kn_model_role role;
+        const char *without;
+    } parts[] = { { KN_MODEL_DIFFUSION, "The profile names no file for the diffusion model" },
+                  { KN_MODEL_TEXT_ENCODER, "The profile names no file for the text encoder" },
+                  { KN_MODEL_VAE, "The profile names no file for the VAE" } };
+    for (size_t i = 0; !p->official && !p->is_checkpoint && i < KN_COUNT(parts); i++)
+        if (!has_role(p, parts[i].role))
+            return parts[i].without;
     for (size_t i = 0; i < p->file_count; i++)
         if (!p->files[i].present)
-            return false;
-    return true;
+            return "A file of the model is missing";
+    return NULL;
+}
+
+bool kn_model_is_ready(const kn_model_profile *p) {
+    return !kn_model_obstacle(p);
 }
 
 uint64_t kn_model_bytes(const kn_model_profile *p, kn_model_role role) {
@@ -127,7 +147,7 @@ static void take_defaults(const kn_generation_defaults *d, kn_model_profile *p) 
 
 static bool take_profile(kn_model_list *l, size_t *room, const kn_profiles *all, const kn_profile *from, bool official,
                          kn_error *err) {
-    kn_model_profile p = { .official = official, .fixed = true };
+    kn_model_profile p = { .official = official, .fixed = true, .is_checkpoint = from->checkpoint };
     p.architecture = kn_architecture_find(from->architecture);
     if (!p.architecture || !kn_name_is_valid(from->name, strlen(from->name)) || kn_profiles_named(l, from->name) ||
         l->count == KN_PROFILES_MAX)

@@ -39,6 +39,7 @@ typedef struct kn_model_profile {
     const struct kn_architecture *architecture;
     const struct kn_variant *variant;
     bool official, fixed;   /* fixed: cannot be changed here */
+    bool is_checkpoint;     /* one file has all parts */
     unsigned references;    /* pictures that a prompt can be about */
     uint32_t width, height; /* what it draws if nobody says anything … */
     kn_optional steps, cfg; /* … and what models.toml says about it */
@@ -69,6 +70,7 @@ const kn_model_profile *kn_profiles_named(const kn_model_list *list, const char 
 const kn_model_profile *kn_profiles_of(const kn_model_list *list, const char *architecture, const char *variant);
 
 bool kn_model_is_ready(const kn_model_profile *p);
+const char *kn_model_obstacle(const kn_model_profile *p); /* what it lacks, for people; NULL: it is ready */
 uint64_t kn_model_bytes(const kn_model_profile *p, kn_model_role role); /* of its files in that role */
 json_t *kn_model_json(const kn_model_profile *p, bool active);
 

@@ -232,7 +232,7 @@ static void fill_record(const kn_queue *q, kn_record *r) {
 static bool copy_out(kn_queue *q, kn_store *store, const kn_record *record) {
     kn_studio_settings settings;
     char *path = NULL;
-    if (!kn_studio_settings_load(store, q->studio->model_directory, &settings, NULL))
+    if (!kn_studio_settings_load(store, &q->studio->own, &settings, NULL))
         return false;
     bool ok = !settings.output_directory ||
               kn_gallery_export(settings.output_directory, record->file, q->picture.data, q->picture.len, &path, NULL);
@@ -574,7 +574,7 @@ static bool find_upscaler(kn_queue *q, kn_store *store, kn_error *err) {
     const char *id = json_string_value(json_object_get(q->plan, "upscaler"));
     kn_studio_settings settings;
     kn_upscaler_list list;
-    if (!kn_studio_settings_load(store, q->studio->model_directory, &settings, err))
+    if (!kn_studio_settings_load(store, &q->studio->own, &settings, err))
         return false;
     kn_upscalers_find(settings.model_directory, &list);
     const kn_upscale_choice *found = id ? kn_upscaler_named(&list, id) : NULL;

@@ -131,6 +131,10 @@ typedef struct kn_studio_runner {
     kn_cage_gaps (*gaps)(void *ctx);
     const char *(*obstacle)(void *ctx, bool to_look);
 
+    /* Whether it is known that nothing is in the way of whoever computes; if not, the next look finds it out. May be
+     * NULL: nothing ever is. */
+    bool (*is_proven)(void *ctx);
+
     /* What a picture would wait for that were ordered now. May be NULL: its turn. */
     kn_wait (*waits_for)(void *ctx);
 

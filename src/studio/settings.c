@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json_form.h"
-#include "studio/paths.h"
 
 enum {
     HARDWARE,
@@ -79,7 +78,7 @@ static void replace(kn_form *f, char **at, char *text) {
     *at = text;
 }
 
-static void take_folder(kn_form *f, bool may_be_null, char **ret) {
+static void take_folder(kn_form *f, bool may_be_null, const kn_own_folders *own, char **ret) {
     kn_json_text text;
     kn_error why = { 0 };
     if (may_be_null && kn_form_null(f)) {
@@ -90,12 +89,27 @@ static void take_folder(kn_form *f, bool may_be_null, char **ret) {
     if (!kn_form_prose(f, 1, KN_PATH_BYTES, &text))
         return;
     char *path = strndup(text.data, text.len);
-    if (path && !kn_path_check_folder(path, &why)) {
+    if (path && !kn_path_check_target(path, own, &why)) {
         free(path);
         kn_form_fail(f, why.code, "%s", why.text);
         return;
     }
     replace(f, ret, path);
+}
+
+/* It is written again by jansson, which knows fewer numbers than JSON and keeps one of two members. */
+static bool check_ui(kn_form *f, kn_json_text text) {
+    json_error_t why = { 0 };
+    json_t *ui = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &why);
+    json_decref(ui);
+    if (ui)
+        return true;
+    switch (json_error_code(&why)) {
+    case json_error_out_of_memory: return kn_form_fail(f, KN_E_NOMEM, "out of memory");
+    case json_error_duplicate_key: return kn_form_fail(f, KN_E_FORMAT, "a key comes twice in one object");
+    case json_error_numeric_overflow: return kn_form_fail(f, KN_E_RANGE, "a number is too large to be kept");
+    default: return kn_form_fail(f, KN_E_FORMAT, "it cannot be kept");
+    }
 }
 
 static void take_ui(kn_form *f, char **ret) {
@@ -106,7 +120,7 @@ static void take_ui(kn_form *f, char **ret) {
         return;
     else if (text.len > KN_SETTINGS_UI_BYTES)
         kn_form_fail(f, KN_E_RANGE, "more than %d bytes", KN_SETTINGS_UI_BYTES);
-    else
+    else if (check_ui(f, text))
         replace(f, ret, strndup(text.data, text.len));
 }
 
@@ -132,8 +146,8 @@ static void take_member(kn_form *f, int key, kn_studio_settings *s) {
     case CACHE: kn_form_word(f, cache_names, KN_COUNT(cache_names), &s->prefix_cache); break;
     case EAGER: kn_form_bool(f, &s->eager_load); break;
     case FAST: kn_form_bool(f, &s->fast_attention); break;
-    case OUTPUT: take_folder(f, true, &s->output_directory); break;
-    case MODELS: take_folder(f, false, &s->model_directory); break;
+    case OUTPUT: take_folder(f, true, s->own, &s->output_directory); break;
+    case MODELS: take_folder(f, false, s->own, &s->model_directory); break;
     case KEEP: kn_form_u64(f, 0, 36500, &s->keep_inputs_days); break;
     case PORT: kn_form_u64(f, 1, 65535, &s->engine_port); break;
     case UI: take_ui(f, &s->ui); break;
@@ -158,14 +172,14 @@ bool kn_studio_settings_patch(kn_studio_settings *s, const char *text, size_t le
 
 /* ---- the row ---- */
 
-static bool set_defaults(kn_studio_settings *s, const char *model_directory, kn_error *err) {
-    *s = (kn_studio_settings){ .upscaler = "lanczos", .keep_inputs_days = 30, .engine_port = 39150 };
-    s->model_directory = strdup(model_directory);
+static bool set_defaults(kn_studio_settings *s, const kn_own_folders *own, kn_error *err) {
+    *s = (kn_studio_settings){ .upscaler = "lanczos", .keep_inputs_days = 30, .engine_port = 39150, .own = own };
+    s->model_directory = strdup(own->models);
     s->ui = strdup("{}");
     if (s->model_directory && s->ui)
         return true;
     kn_studio_settings_free(s);
-    return kn_fail_nomem(err, strlen(model_directory));
+    return kn_fail_nomem(err, strlen(own->models));
 }
 
 /* Stored is what was read as a change before. Folders may have gone since: a setting that is of no use any more is left
@@ -186,9 +200,9 @@ static void read_stored(kn_studio_settings *s, const char *text) {
     json_decref(all);
 }
 
-bool kn_studio_settings_load(kn_store *store, const char *model_directory, kn_studio_settings *ret, kn_error *err) {
+bool kn_studio_settings_load(kn_store *store, const kn_own_folders *own, kn_studio_settings *ret, kn_error *err) {
     kn_studio_settings s;
-    if (!set_defaults(&s, model_directory, err))
+    if (!set_defaults(&s, own, err))
         return false;
     kn_query r = kn_query_open(store, err, "SELECT value, version FROM settings WHERE id = 1", "");
     if (kn_query_next(&r)) {

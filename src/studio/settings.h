@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "studio/paths.h"
 #include "studio/request.h"
 #include "studio/store.h"
 
@@ -35,10 +36,11 @@ typedef struct kn_studio_settings {
     uint64_t engine_port;
     char *ui; /* a JSON object */
     int64_t version;
+    const kn_own_folders *own; /* in which folders may not lie */
 } kn_studio_settings;
 
-/* model_directory: where there are no settings yet. */
-bool kn_studio_settings_load(kn_store *store, const char *model_directory, kn_studio_settings *ret, kn_error *err);
+/* own: names the folder for models where there are no settings yet; must stay. */
+bool kn_studio_settings_load(kn_store *store, const kn_own_folders *own, kn_studio_settings *ret, kn_error *err);
 void kn_studio_settings_free(kn_studio_settings *s);
 json_t *kn_studio_settings_json(const kn_studio_settings *s);
 

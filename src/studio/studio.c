@@ -155,6 +155,7 @@ void kn_studio_tell(kn_studio *s, kn_event_kind kind, const char *subject, json_
 
 static bool take_up(kn_studio *s, kn_error *err) {
     int ended = 0;
+    s->own.studio = s->store->folder;
     if (!kn_jobs_recover(s->store, &ended, err) || !kn_inputs_reconcile(s->store, err) ||
         !kn_gallery_reconcile(s->store, &s->broken_records, err) ||
         !kn_sessions_load(s->store, kn_date_now(), kn_loop_now_ms(s->loop), &s->sessions, err))
@@ -168,7 +169,7 @@ static bool take_up(kn_studio *s, kn_error *err) {
         kn_studio_log(s, "studio: %s in the gallery cannot be understood",
                       kn_counted(s->broken_records, "record").text);
     kn_studio_settings settings;
-    if (!kn_studio_settings_load(s->store, s->model_directory, &settings, err))
+    if (!kn_studio_settings_load(s->store, &s->own, &settings, err))
         return false;
     bool ok = !settings.keep_inputs_days || kn_inputs_expire(s->store, (unsigned)settings.keep_inputs_days, err);
     kn_studio_settings_free(&settings);
@@ -184,11 +185,12 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
     s->runner = *setup->runner;
     s->loop = setup->loop;
     s->started_s = kn_date_now();
+    s->own.state = setup->state_dir;
     s->wipe_soon.fired = wipe_now;
     s->quiet.fired = all_is_quiet;
     bool ok =
         (getrandom(&boot, sizeof boot, 0) == sizeof boot || kn_fail(err, KN_E_IO, "there is no randomness")) &&
-        (asprintf(&s->model_directory, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
+        (asprintf(&s->own.models, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
         kn_store_open(setup->folder, setup->wait_ms, &s->store, err) && take_up(s, err) &&
         kn_events_new(boot, &s->events, err) && kn_disk_new(s->loop, &s->disk, err) &&
         kn_queue_new(s, &s->queue, err) && kn_fetcher_new(s, &s->fetcher, err);
@@ -217,7 +219,7 @@ void kn_studio_free(kn_studio *s) {
     kn_fetcher_free(s->fetcher);
     kn_events_free(s->events);
     kn_store_close(s->store);
-    free(s->model_directory);
+    free(s->own.models);
     free(s);
 }
 

@@ -24,6 +24,7 @@ typedef struct kn_studio kn_studio;
 typedef struct kn_studio_setup {
     kn_loop *loop;
     const char *folder;      /* of its own, absolute */
+    const char *state_dir;   /* the service's, where clients may write nothing; NULL: only `folder` is known */
     const char *models_toml; /* NULL: the user's */
     const kn_studio_runner *runner;
     const char *mirror;          /* that models are downloaded from; NULL: where the catalogue says */

@@ -27,6 +27,11 @@ def png(width, height, shade=128):
     return png_file(width, height, 0, b"".join(b"\0" + bytes([shade]) * width for _ in range(height)))
 
 
+def parts_of_model(path):
+    """What a profile has to name, all of it in one file that nobody reads."""
+    return [{"role": role, "path": path} for role in ("diffusion", "text_encoder", "vae")]
+
+
 class Answer:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
@@ -162,7 +167,7 @@ class Rig:
         path = os.path.join(self.folder, "editor.safetensors")
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         for answer in (self.ask("PUT", "/models/editor", profile), self.post("/models/editor/activate")):
             if answer.status not in (200, 201):
                 raise AssertionError(f"{answer.status}: {answer.body}")

@@ -1,17 +1,19 @@
 """What /api/v1 promises, route by route."""
 
 import calendar
+import contextlib
 import hashlib
 import os
 import re
 import socket
+import sqlite3
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from studio import agreement, described
-from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, png
+from studio.rig import DOCUMENT, PATIENCE, TOKEN, Rig, parts_of_model, png
 
 NOBODY = "job_0123456789abcdefghjkmnpqrs"
 NOTHING = "img_0123456789abcdefghjkmnpqrs"
@@ -253,7 +255,7 @@ class Jobs(Api):
         path = self.rig.folder + "/hdr.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/hdr", profile).status, 201)
         edit = {"prompt": "a", "profile": "hdr", "inputs": [{"input_id": source, "role": "source"}]}
         for more, keeps, dropped in (({"output": {"format": "jpeg"}}, True, False),
@@ -281,7 +283,7 @@ class Jobs(Api):
         path = self.rig.folder + "/hdr.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/damaged", profile).status, 201)
         source = self.rig.upload(whole[:whole.rindex(b"\xff\xd8\xff")])
         edit = {"prompt": "a", "profile": "damaged", "inputs": [{"input_id": source, "role": "source"}],
@@ -299,7 +301,7 @@ class Jobs(Api):
         path = self.rig.folder + "/colours.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/colours", profile).status, 201)
         images = os.path.join(WORKFLOWS, "..", "image")
         for name, told in (("icc/srgb.webp", "sRGB built-in"), ("icc/p3.png", "Display P3"),
@@ -319,7 +321,7 @@ class Jobs(Api):
         path = self.rig.folder + "/editor.safetensors"
         with open(path, "wb") as file:
             file.write(b"x")
-        profile = {"model": "qwen-image-2.1", "files": [{"role": "diffusion", "path": path}]}
+        profile = {"model": "qwen-image-2.1", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/editor", profile).status, 201)
         inputs = [{"input_id": source, "role": "source"}]
         self.problem(self.rig.post("/plan", {"prompt": "a", "inputs": inputs}), 422, pointer="/inputs")
@@ -457,6 +459,17 @@ class Pictures(Api):
         ):
             self.problem(self.rig.post(f"/gallery/{own}/export", {**body, **change}), 422, pointer=pointer)
 
+    def test_clients_name_no_folder_of_the_services_own(self):
+        own, inside, link = self.item(), self.rig.folder + "/studio", self.rig.folder + "/a-link"
+        os.symlink(inside, link)
+        for folder in (inside, inside + "/gallery", link, link + "/results"):
+            answer = self.rig.post(f"/gallery/{own}/export", {"directory": folder, "file_name": "upstream-in-flight"})
+            self.problem(answer, 422, pointer="/directory")
+            for name in ("output_directory", "model_directory"):
+                self.problem(self.rig.ask("PATCH", "/settings", {name: folder}), 422, pointer="/" + name)
+        os.makedirs(inside + "/models", exist_ok=True)
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"model_directory": inside + "/models"}).status, 200)
+
     def test_copies_have_the_format_that_is_wanted(self):
         own = self.item("in another form")
         starts = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}
@@ -571,6 +584,40 @@ class Service(Api):
         self.rig.post("/engine/start")
         self.assertEqual(self.rig.ended(job)["state"], "completed")
 
+    def test_settings_name_what_there_is(self):
+        for change, pointer in (({"active_profile": "nosuch"}, "/active_profile"),
+                                ({"upscaler": "nosuch"}, "/upscaler")):
+            self.problem(self.rig.ask("PATCH", "/settings", change), 422, "member_invalid", pointer)
+        for change in ({"active_profile": "demo"}, {"active_profile": None}, {"upscaler": "lanczos"}):
+            self.assertEqual(self.rig.ask("PATCH", "/settings", change).status, 200)
+
+    def test_a_profile_without_all_parts_is_not_ready(self):
+        path = self.rig.folder + "/part.safetensors"
+        with open(path, "wb") as file:
+            file.write(b"x")
+        for part, name in (("diffusion", "diffusion model"), ("text_encoder", "text encoder"), ("vae", "VAE")):
+            files = [one for one in parts_of_model(path) if one["role"] != part]
+            self.assertFalse(self.rig.ask("PUT", "/models/part", {"model": "qwen-image-2.1", "files": files})["ready"])
+            self.problem(self.rig.post("/models/part/activate"), 409, "missing_model")
+            (reason,) = self.rig.post("/plan", {"prompt": "a", "profile": "part"})["blocking"]
+            self.assertEqual((reason["code"], reason["message"]),
+                             ("missing_model", f"The profile names no file for the {name}"))
+            self.problem(self.rig.post("/jobs", {"prompt": "a", "profile": "part"}), 409, "missing_model")
+        self.assertEqual(self.rig.ask("DELETE", "/models/part").status, 204)
+
+    def test_a_plan_says_that_the_queue_is_full(self):
+        with Rig() as rig:
+            rig.post("/engine/stop")
+            rig.job()
+            with contextlib.closing(sqlite3.connect(rig.folder + "/studio/studio.db")) as database, database:
+                database.execute(
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999)"
+                    " INSERT INTO jobs (id, kind, state, created_ms, request, plan, units, seeds, notes)"
+                    " SELECT id || i, kind, state, created_ms, request, plan, units, seeds, notes FROM jobs, n")
+            self.problem(rig.post("/jobs", {"prompt": "a boat"}), 429, "queue_full")
+            self.assertEqual([one["code"] for one in rig.post("/plan", {"prompt": "a boat"})["blocking"]],
+                             ["queue_full"])
+
     def test_settings_are_changed_by_one_at_a_time(self):
         answer = self.rig.get("/settings")
         etag = answer.headers["ETag"]
@@ -593,9 +640,17 @@ class Service(Api):
         ):
             self.problem(self.rig.ask("PATCH", "/settings", change), 422, pointer=pointer)
 
+    def test_a_page_keeps_nothing_that_would_change_while_it_is_kept(self):
+        for ui in ("1e400", "-1e400", "9223372036854775808", "99999999999999999999999", '1, "a": 2',
+                   '[{"b": 1, "b": 1}]'):
+            body = b'{"ui": {"a": %s}}' % ui.encode()
+            self.problem(self.rig.ask("PATCH", "/settings", body), 422, "member_invalid", "/ui")
+        kept = {"a": [9223372036854775807, -9223372036854775808, 1e300, 1e-300]}
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"ui": kept})["ui"], kept)
+
     def test_profiles_are_put_used_and_dropped(self):
         path = self.rig.folder + "/d.safetensors"
-        body = {"model": "qwen-image-2.1", "variant": "turbo", "files": [{"role": "diffusion", "path": path}]}
+        body = {"model": "qwen-image-2.1", "variant": "turbo", "files": parts_of_model(path)}
         self.assertEqual(self.rig.ask("PUT", "/models/mine", body).status, 201)
         answer = self.rig.ask("PUT", "/models/mine", {**body, "title": "Mine"})
         self.assertEqual((answer.status, answer["title"], answer["ready"]), (200, "Mine", False))

@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import socket
+import tempfile
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -286,8 +287,7 @@ class Names(Cases):
     BAD = ("new\nline.png", "../up.png", "dir/", "a" * 201, "a" * 256, "", ".", "..", "a\\b", "a\0b", "\ud800")
 
     def test_copies_have_the_names_that_are_given_or_none(self):
-        folder = os.path.join(self.rig.folder, "copies")
-        os.mkdir(folder)
+        folder = self.enterContext(tempfile.TemporaryDirectory())
         item = self.rig.ended(self.rig.job("a boat"))["results"][0]["gallery_item"]
         for name in self.GOOD:
             answer = self.rig.post(f"/gallery/{item}/export", {"directory": folder, "file_name": name})
@@ -298,7 +298,7 @@ class Names(Cases):
         self.assertEqual(sorted(os.listdir(folder)), sorted(self.GOOD))
 
     def test_files_of_models_are_listed_by_their_names(self):
-        models = os.path.join(self.rig.folder, "models")
+        models = os.path.join(self.rig.folder, "studio", "models")
         os.makedirs(os.path.join(models, "upscalers"))
         names = ("caf\u00e9 \u6d77.safetensors", "space name (1).safetensors", "-rf.safetensors", ".hidden.safetensors",
                  "new\nline.safetensors", "Good One.safetensors", "a" * 70 + ".safetensors")

@@ -180,6 +180,9 @@ class Downloads(Case):
         for directory, status in (("relative", 422), ("/nonsense", 404), ("/proc/self", 422), ("/a/../b", 422)):
             answer = post("/downloads", {"artifact": "medium", "accept_license": True, "directory": directory})
             self.assertEqual(answer.status, status, (directory, answer.body))
+        answer = post("/downloads", {"artifact": "medium", "accept_license": True,
+                                     "directory": self.rig.folder + "/studio/inputs"})
+        self.problem(answer, 422, "member_invalid")
         for body in ({"artifact": "medium"}, {"accept_license": True}, {"artifact": 5, "accept_license": True},
                      {"artifact": "medium", "accept_license": True, "url": "https://example.org"}):
             self.problem(post("/downloads", body), 422, "member_invalid")

@@ -67,6 +67,8 @@ class Isolation(unittest.TestCase):
             for method, path, body in (("POST", "/api/v1/inputs", picture),
                                        ("POST", "/api/v1/recipes/inspect", picture),
                                        ("POST", "/v1/images/generations", order),
+                                       ("POST", "/api/v1/jobs", order),
+                                       ("POST", "/sdcpp/v1/img_gen", order),
                                        ("POST", "/sdapi/v1/txt2img", order),
                                        ("POST", "/sdapi/v1/img2img", drawn_on)):
                 with self.subTest(path=path):
@@ -74,9 +76,8 @@ class Isolation(unittest.TestCase):
                     answer = rig.send(method, path, body, type=kind)
                     self.assertEqual(answer.status, 503, answer.body)
                     self.assertIn(UNLOCKED, answer.body.decode())
-            job = rig.ended(rig.job("a boat"))
-            self.assertEqual((job["state"], job["error"]["code"]), ("failed", "isolation_missing"))
-            self.assertIn(UNLOCKED, job["error"]["message"])
+            self.assertEqual(rig.get("/jobs")["items"], [])
+            self.assertEqual([one["code"] for one in rig.post("/plan", order)["blocking"]], ["isolation_missing"])
             with self.assertRaises(urllib.error.HTTPError) as caught:
                 rig.route()
             with caught.exception as answer:
@@ -89,6 +90,15 @@ class Isolation(unittest.TestCase):
             lines = [line for line in rig.log.splitlines() if "the image worker" in line]
             self.assertEqual([UNLOCKED in line for line in lines], [True], lines)
             self.assertIn(problem["detail"], lines[0])
+
+    def test_what_cannot_be_locked_in_is_known_before_the_first_order(self):
+        for path in ("/jobs", "/upscale"):
+            with self.subTest(path=path), Required() as rig:
+                answer = rig.post(path, {"prompt": "a boat"} if path == "/jobs" else {})
+                self.assertEqual((answer.status, answer["code"]), (503, "isolation_missing"))
+        with Required() as rig:
+            plan = rig.post("/plan", {"prompt": "a boat"})
+            self.assertEqual([one["code"] for one in plan["blocking"]], ["isolation_missing"])
 
     def test_a_picture_that_cannot_be_used_is_its_clients_fault_also_without_a_cage(self):
         with BestEffort() as rig:

@@ -272,9 +272,7 @@ class Pictures(unittest.TestCase):
             self.assertLess(grey, left * picture.height // 10)
 
     def test_formats_are_written_by_the_worker(self):
-        with Serve() as rig:
-            folder = os.path.join(rig.folder, "copies")
-            os.mkdir(folder)
+        with Serve() as rig, tempfile.TemporaryDirectory() as folder:
             starts = {"png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "webp": b"RIFF"}
             for name, start in starts.items():
                 job = rig.ended(rig.job("A red apple.", seed="42", output={"format": name, "quality": 80}))
@@ -292,10 +290,12 @@ class Pictures(unittest.TestCase):
                     self.assertEqual(answer.status, 201, answer.body)
                     with open(answer["path"], "rb") as copy:
                         self.assertEqual(copy.read(len(start)), start)
+            own = {"directory": rig.folder, "file_name": "upstream-in-flight"}  # which asks for a recovery
+            self.assertEqual(rig.post(f"/gallery/{result['gallery_item']}/export", own).status, 422)
 
     def test_upscalers_are_measured_by_the_worker_once(self):
         with Serve() as rig:
-            models = os.path.join(rig.folder, "models")
+            models = os.path.join(rig.folder, "studio", "models")
             os.makedirs(os.path.join(models, "upscalers"))
             shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
             with open(os.path.join(models, "upscalers", "broken.safetensors"), "w") as file:
@@ -310,7 +310,7 @@ class Pictures(unittest.TestCase):
 
     def test_a_picture_is_enlarged_as_kuno_upscale_does(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder:
-            models = os.path.join(rig.folder, "models")
+            models = os.path.join(rig.folder, "studio", "models")
             os.makedirs(os.path.join(models, "upscalers"))
             shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
             self.assertEqual(rig.ask("PATCH", "/settings", {"model_directory": models}).status, 200)

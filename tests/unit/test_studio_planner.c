@@ -48,7 +48,9 @@ static int begin(void **state) {
     GOOD(kn_profiles_list(store, path, &models, &problem, &err));
     if (problem.code)
         fail_msg("%s", problem.text);
-    GOOD(kn_studio_settings_load(store, folder, &settings, &err));
+    const kn_own_folders own = { .models = folder };
+    GOOD(kn_studio_settings_load(store, &own, &settings, &err));
+    settings.own = NULL;
     kn_upscalers_find(folder, &upscalers);
     return 0;
 }
@@ -62,6 +64,8 @@ static int done(void **state) {
 }
 
 static kn_error refusal; /* of the last plan */
+
+static bool other_mask; /* a mask has its own size, not that of the source */
 
 /* With a source of 3000 x 2000 and a second picture of 640 x 480. */
 static bool plan(const char *body, bool upscale, const char *profile, uint64_t memory, kn_studio_plan *ret,
@@ -83,10 +87,12 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
                              .input_count = r.input_count };
     assert_non_null(with.profile);
     for (size_t i = 0; i < r.input_count; i++) {
+        bool is_fitting_mask = r.inputs[i].role == KN_INPUT_MASK && !other_mask;
+        char whose = r.inputs[is_fitting_mask ? 0 : i].id[0];
         memcpy(with.inputs[i].id, r.inputs[i].id, sizeof r.inputs[i].id);
         with.inputs[i].role = r.inputs[i].role;
-        with.inputs[i].width = sizes[r.inputs[i].id[0] == 'b'].width;
-        with.inputs[i].height = sizes[r.inputs[i].id[0] == 'b'].height;
+        with.inputs[i].width = sizes[whose == 'b'].width;
+        with.inputs[i].height = sizes[whose == 'b'].height;
         with.inputs[i].has_gain_map = with.inputs[i].has_other_colours = r.inputs[i].id[0] == other_colours;
     }
     bool good = kn_plan_request(&r, &with, ret, &where, &err);
@@ -94,6 +100,22 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
     refusal = err;
     kn_request_free(&r);
     return good;
+}
+
+static void a_mask_is_as_large_as_its_picture(void **state) {
+    (void)state;
+    kn_studio_plan p;
+    char pointer[600];
+    other_mask = true;
+    assert_false(plan("{\"prompt\":\"a\"," MASKED "}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    other_mask = false;
+    assert_string_equal(pointer, "/inputs/1/input_id");
+    assert_string_equal(refusal.text,
+                        "the mask is 640x480 pixels large and the picture 3000x2000; both need the same size");
+    assert_true(plan("{\"prompt\":\"a\"," MASKED "}", false, "turbo", UINT64_MAX, &p, pointer, sizeof pointer));
+    assert_false(plan("{\"prompt\":\"a\",\"outpaint\":{\"left\":64}," MASKED "}", false, "turbo", UINT64_MAX, &p,
+                      pointer, sizeof pointer));
+    assert_string_equal(pointer, "/outpaint");
 }
 
 static void a_request_says_how_it_is_worked_on(void **state) {
@@ -480,6 +502,7 @@ static void colours_that_are_not_srgb_are_noted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(a_mask_is_as_large_as_its_picture),
         TEST(a_request_says_how_it_is_worked_on),
         TEST(a_canvas_too_large_is_refused_in_figures),
         TEST(a_canvas_larger_than_the_model_works_on_is_drawn_smaller),

@@ -443,6 +443,15 @@ static bool may_wait(kn_visit *v) {
     return false;
 }
 
+static void send_order(kn_visit *v) {
+    if (kn_visit_refuse_unlocked(v))
+        return;
+    if (v->compat->way->measures)
+        kn_visit_send_measured(v, work_read, look_at_next);
+    else
+        kn_visit_send(v, work_read, look_at_next);
+}
+
 void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
     if (kn_visit_is_too_late(v) || (way->answer && !may_wait(v)))
         return;
@@ -461,8 +470,5 @@ void kn_compat_order(kn_visit *v, const kn_compat_way *way) {
     if (way->answer)
         kn_visit_waits(v);
     kn_visit_field(v, "Content-Type", c->type, sizeof c->type);
-    if (way->measures)
-        kn_visit_send_measured(v, work_read, look_at_next);
-    else
-        kn_visit_send(v, work_read, look_at_next);
+    kn_visit_prove(v, send_order);
 }
