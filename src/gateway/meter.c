@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/date.h"
 #include "gateway/trouble.h"
@@ -27,7 +29,7 @@ struct kn_meter {
     size_t name_count;
     char names[NAMES_MAX][KN_MODEL_NAME_MAX + 1];
 
-    char path[PATH_MAX];
+    char folder[PATH_MAX], path[PATH_MAX + sizeof "/usage.json"];
     kn_job save;
     kn_timer retry;
     kn_buf json;  /* what the job writes */
@@ -225,8 +227,19 @@ const kn_usage *kn_meter_usage(const kn_meter *m) {
     return &m->usage;
 }
 
+/* Why nothing can be written now. Not every answer is counted, so that a disk may be full long before it is written to.
+ */
+static const char *obstacle(const kn_meter *m) {
+    struct statvfs v;
+    if (access(m->folder, W_OK | X_OK) != 0)
+        return "not_writable";
+    return statvfs(m->folder, &v) == 0 && !v.f_bavail ? "disk_full" : NULL;
+}
+
 kn_persistence kn_meter_persistence(const kn_meter *m) {
     kn_persistence p = m->persistence;
+    if (!p.last_error)
+        p.last_error = obstacle(m);
     p.pending = m->saving || m->dirty;
     return p;
 }
@@ -256,8 +269,9 @@ bool kn_meter_new(kn_loop *loop, kn_disk *disk, kn_upstream *upstream, const cha
     m->retry.fired = save_again;
     m->trouble.what = "the history of use";
     kn_buf_init(&m->json, KN_USAGE_BYTES);
-    bool ok = snprintf(m->path, sizeof m->path, "%s/usage.json", state_dir) < (int)sizeof m->path ||
+    bool ok = snprintf(m->folder, sizeof m->folder, "%s", state_dir) < (int)sizeof m->folder ||
               kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
+    snprintf(m->path, sizeof m->path, "%s/usage.json", m->folder);
     if (!ok || !kn_usage_new(&m->usage, err) || !kn_usage_load(&m->usage, m->path, err)) {
         kn_meter_free(m);
         return false;

@@ -55,7 +55,7 @@ const kn_usage *kn_meter_usage(const kn_meter *m);
 
 typedef struct kn_persistence {
     bool pending;           /* something is counted that the disk does not have yet */
-    const char *last_error; /* a fixed word; NULL: the last writing went well */
+    const char *last_error; /* a fixed word; NULL: the last writing went well, and the next one can */
     int64_t last_write_s;   /* 0: never since the start */
 } kn_persistence;
 kn_persistence kn_meter_persistence(const kn_meter *m);

@@ -42,7 +42,10 @@ class Full(DiskCase, Pictures, Case):
     def test_room(self):
         """without_room_pictures_and_answers_reach_their_clients_and_the_history_says_that_it_is_not_kept"""
         server = self.start_and_draw()
+        wait_until(lambda: self.usage(server)["persistence"]["last_write_at"], "the first writing")
         self.disk.fill()
+        persistence = self.usage(server)["persistence"]  # also when there was nothing to write
+        self.assertEqual((persistence["healthy"], persistence["last_error"]), (False, "disk_full"))
         self.draw_same(server)
         self.assertEqual(server.generate()[0], 200)
         wait_until(lambda: self.usage(server)["persistence"]["last_error"] == "write_failed", "the failure")
