@@ -555,6 +555,13 @@ class Service(Api):
         self.rig.post("/engine/start")
         self.assertEqual(self.rig.ended(job)["state"], "completed")
 
+    def test_tags_are_words_and_each_is_there_once(self):
+        self.problem(self.rig.post("/jobs", {"prompt": "a", "tags": ["b", ""]}), 422, "member_invalid", "/tags/1")
+        own = self.rig.ended(self.rig.job(tags=["sea", "sky", "sea"]))["results"][0]["gallery_item"]
+        self.assertEqual(self.rig.get(f"/gallery/{own}")["tags"], ["sea", "sky"])
+        self.problem(self.rig.ask("PATCH", f"/gallery/{own}", {"tags": [""]}), 422, pointer="/tags")
+        self.assertEqual(self.rig.ask("PATCH", f"/gallery/{own}", {"tags": ["b", "b", "a"]})["tags"], ["b", "a"])
+
     def test_parameters_are_named_when_they_are_refused(self):
         for query, status, code, pointer in (
             ("nope=1", 400, "parameter_unknown", "query/nope"),
