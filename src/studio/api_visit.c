@@ -148,11 +148,27 @@ static bool has_parameter(const char *parameters, const char *name) {
     return false;
 }
 
+static bool comes_again(const kn_parameter_list *q, size_t number) {
+    for (size_t i = 0; i < number; i++)
+        if (!strcmp(q->at[i].name, q->at[number].name))
+            return true;
+    return false;
+}
+
 static bool has_only(kn_visit *v, const char *parameters) {
+    static const char list[] = "state"; /* the one that may come more than once */
     for (size_t i = 0; i < v->query.count; i++) {
-        if (has_parameter(parameters, v->query.at[i].name))
+        const char *name = v->query.at[i].name;
+        char pointer[POINTER_MAX];
+        snprintf(pointer, sizeof pointer, "query/%s", name);
+        if (!has_parameter(parameters, name))
+            kn_visit_refuse(v, 400, "parameter_unknown", "There is no such parameter", NULL,
+                            strlen(name) < sizeof pointer - sizeof "query/" ? pointer : "query");
+        else if (strcmp(name, list) != 0 && comes_again(&v->query, i))
+            kn_visit_refuse(v, 422, "parameter_invalid", "A parameter's value is not allowed", "it comes twice",
+                            pointer);
+        else
             continue;
-        kn_visit_refuse(v, 400, "parameter_unknown", "There is no such parameter", NULL, "query");
         return false;
     }
     return true;

@@ -253,18 +253,31 @@ static bool take_picture(const kn_image_result *r, kn_task_picture *ret) {
            r->height <= KN_PICTURE_SIDE_MAX;
 }
 
+/* A job tells which file is at fault, not where this machine has it. */
+static void name_files(const char *from, char *to, size_t room) {
+    size_t n = 0;
+    while (*from && n + 1 < room) {
+        to[n++] = *from;
+        if (from[0] == '\'' && from[1] == '/')
+            from = memrchr(from, '/', 1 + strcspn(from + 1, "'"));
+        from++;
+    }
+    to[n] = 0;
+}
+
 static void drawn(void *ctx, const kn_image_result *result) {
     kn_image_runner *r = ctx;
     kn_task_picture picture;
     give_back(r, !result->forced);
     r->task = NULL;
+    name_files(result->sentence, r->message, sizeof r->message);
     if (result->code == KN_JOB_DONE && take_picture(result, &picture))
         r->heard->done(r->heard_ctx, &picture);
     else if (result->lost)
-        r->heard->failed(r->heard_ctx, KN_TASK_ENGINE_LOST, result->sentence);
+        r->heard->failed(r->heard_ctx, KN_TASK_ENGINE_LOST, r->message);
     else
         r->heard->failed(r->heard_ctx, r->cancelled ? KN_TASK_CANCELLED : failure_of(result->code),
-                         result->sentence[0] ? result->sentence : kn_job_codes[result->code].word);
+                         r->message[0] ? r->message : kn_job_codes[result->code].word);
 }
 
 static void progress(void *ctx, kn_frame_phase phase, uint32_t step, uint32_t steps) {

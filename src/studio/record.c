@@ -96,6 +96,15 @@ static void take_tags(kn_form *f, char **tags, size_t *count) {
     }
 }
 
+/* What a client gives now; records of earlier days may have others. */
+static void take_new_tags(kn_form *f, kn_record_patch *p) {
+    take_tags(f, p->tags, &p->tag_count);
+    for (size_t i = 0; i < p->tag_count && !f->j->failed; i++)
+        if (!p->tags[i][0])
+            kn_form_fail(f, KN_E_RANGE, "a tag has at least one character");
+    kn_tags_fold(p->tags, &p->tag_count);
+}
+
 static void take_sources(kn_form *f, kn_record *r) {
     for (bool in = kn_form_items(f); in && kn_form_item(f);) {
         if (r->source_count == KN_REQUEST_INPUTS) {
@@ -250,7 +259,7 @@ bool kn_record_patch_read(const char *text, size_t len, kn_record_patch *ret, kn
         switch (key) {
         case PATCH_TITLE: take_text(&f, KN_TITLE_MAX, &p.title); break;
         case PATCH_FAVORITE: kn_form_bool(&f, &p.favorite); break;
-        case PATCH_TAGS: take_tags(&f, p.tags, &p.tag_count); break;
+        case PATCH_TAGS: take_new_tags(&f, &p); break;
         }
     }
     p.has_title = kn_form_has(&f, PATCH_TITLE);

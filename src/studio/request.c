@@ -248,16 +248,33 @@ static void take_output(const kn_form *outer, kn_studio_request *r) {
     }
 }
 
+void kn_tags_fold(char **tags, size_t *count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        size_t same = 0;
+        char *tag = tags[i];
+        tags[i] = NULL;
+        while (same < kept && strcmp(tags[same], tag) != 0)
+            same++;
+        if (same == kept)
+            tags[kept++] = tag;
+        else
+            free(tag);
+    }
+    *count = kept;
+}
+
 static void take_tags(kn_form *f, kn_studio_request *r) {
     for (bool in = kn_form_items(f); in && kn_form_item(f);) {
         if (r->tag_count == KN_REQUEST_TAGS) {
             kn_form_fail(f, KN_E_RANGE, "more than %d tags", KN_REQUEST_TAGS);
             return;
         }
-        take_text(f, 0, KN_TAG_MAX, &r->tags[r->tag_count]);
+        take_text(f, 1, KN_TAG_MAX, &r->tags[r->tag_count]);
         if (r->tags[r->tag_count])
             r->tag_count++;
     }
+    kn_tags_fold(r->tags, &r->tag_count);
 }
 
 /* ---- whole requests ---- */

@@ -116,6 +116,8 @@ bool kn_request_read(const char *text, size_t len, bool upscale, kn_studio_reque
                      kn_error *err);
 void kn_request_free(kn_studio_request *r);
 
+void kn_tags_fold(char **tags, size_t *count); /* each once, in the order of their first time */
+
 /* Whether the picture's file is to tell its settings: if that is wanted, and they fit into files of its format. */
 bool kn_request_embeds_metadata(const kn_studio_request *r);
 

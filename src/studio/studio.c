@@ -176,6 +176,19 @@ static bool take_up(kn_studio *s, kn_error *err) {
     return ok;
 }
 
+/* A database that cannot be used at the start is for a person to see to. */
+static void name_database(const char *folder, kn_error *err) {
+    static const char database[] = "database: ";
+    if (!err || err->code != KN_E_IO || strncmp(err->text, database, sizeof database - 1) != 0)
+        return;
+    const kn_error why = *err;
+    *err = (kn_error){ 0 };
+    kn_fail(err, why.code,
+            "'%s/studio.db' cannot be used: %s; see that its disk is in order and no other program holds it, and "
+            "start again",
+            kn_quote_path(folder).text, why.text + sizeof database - 1);
+}
+
 bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err) {
     kn_studio *s = calloc(1, sizeof *s);
     uint32_t boot = 0;
@@ -195,6 +208,7 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
         kn_events_new(boot, &s->events, err) && kn_disk_new(s->loop, &s->disk, err) &&
         kn_queue_new(s, &s->queue, err) && kn_fetcher_new(s, &s->fetcher, err);
     if (!ok) {
+        name_database(setup->folder, err);
         kn_studio_free(s);
         return kn_fail_within(err, "studio");
     }

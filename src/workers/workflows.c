@@ -2,15 +2,16 @@
 
 #include <string.h>
 
+#include "pipelines/demo.h"
 #include "pipelines/model.h"
 
-/* Whether a profile can do what the workflow is. */
+/* Whether a profile can do what the workflow is. The built-in model sees no pictures, whatever its variant could. */
 static bool serves(const kn_profile *p, const kn_workflow *w) {
     if (strcmp(p->architecture, w->architecture) != 0)
         return false;
     const kn_architecture *a = kn_architecture_find(p->architecture);
     const kn_variant *v = p->variant ? kn_variant_find(a, p->variant) : &a->variants[0];
-    return !w->edits || v->max_references > 0;
+    return !w->edits || (v->max_references > 0 && p != &kn_demo_profile);
 }
 
 const kn_profile *kn_workflow_profile(const kn_workflow *w, const kn_profiles *all, const char *usual) {

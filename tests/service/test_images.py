@@ -107,6 +107,12 @@ class Drawn(Pictures, Case):
             self.assertEqual((status, headers["Content-Type"]), (200, "image/png"), body[:200])
             self.assertEqual((headers["Cache-Control"], headers["X-Kuno-Seed"]), ("no-store", "42"))
             self.assertEqual(body, own.read_bytes())
+        items = server.own("GET", "images/workflows")[1]["items"]
+        self.assertEqual([(one["id"], one["unavailable_reason"]) for one in items if "2.1" in one["id"]],
+                         [(RECIPE["workflow"], None), (EDIT["workflow"], "no_profile")])
+        seen = base64.b64encode((E2E / "edit" / "reference0.png").read_bytes()).decode()
+        self.assertEqual(self.code(self.draw(server, text(EDIT, reference_images=[seen]))),
+                         (409, "image_model_missing"))
         for key, value in ("steps", 7), ("cfg", 5):
             answer = self.draw(server, text(**{key: value}))
             self.assertEqual(self.code(answer), (422, "image_request_invalid"))

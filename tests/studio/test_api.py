@@ -584,6 +584,23 @@ class Service(Api):
         self.rig.post("/engine/start")
         self.assertEqual(self.rig.ended(job)["state"], "completed")
 
+    def test_tags_are_words_and_each_is_there_once(self):
+        self.problem(self.rig.post("/jobs", {"prompt": "a", "tags": ["b", ""]}), 422, "member_invalid", "/tags/1")
+        own = self.rig.ended(self.rig.job(tags=["sea", "sky", "sea"]))["results"][0]["gallery_item"]
+        self.assertEqual(self.rig.get(f"/gallery/{own}")["tags"], ["sea", "sky"])
+        self.problem(self.rig.ask("PATCH", f"/gallery/{own}", {"tags": [""]}), 422, pointer="/tags")
+        self.assertEqual(self.rig.ask("PATCH", f"/gallery/{own}", {"tags": ["b", "b", "a"]})["tags"], ["b", "a"])
+
+    def test_parameters_are_named_when_they_are_refused(self):
+        for query, status, code, pointer in (
+            ("nope=1", 400, "parameter_unknown", "query/nope"),
+            ("limit=1&a%20b=", 400, "parameter_unknown", "query/a b"),
+            ("limit=1&limit=2", 422, "parameter_invalid", "query/limit"),
+            ("cursor=none-of-ours", 400, "cursor_invalid", "query/cursor"),
+        ):
+            self.problem(self.rig.get("/jobs?" + query), status, code, pointer)
+        self.assertEqual(self.rig.get("/jobs?state=queued&state=running").status, 200)
+
     def test_settings_name_what_there_is(self):
         for change, pointer in (({"active_profile": "nosuch"}, "/active_profile"),
                                 ({"upscaler": "nosuch"}, "/upscaler")):

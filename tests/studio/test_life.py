@@ -28,6 +28,16 @@ def descriptors(rig):
 
 
 class Life(unittest.TestCase):
+    def test_a_database_that_another_program_holds_is_named(self):
+        with Rig() as rig:
+            rig.end()
+            path = os.path.join(rig.folder, "studio", "studio.db")
+            with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                with self.assertRaisesRegex(AssertionError, f"'{path}' cannot be used: .* no other program holds it"):
+                    rig.begin()
+            rig.begin()
+
     def test_many_clients_and_every_job_ends_once(self):
         with Rig() as rig:
             rig.ended(rig.job())

@@ -304,6 +304,10 @@ class Pictures(unittest.TestCase):
             for _ in range(2):
                 factors = {one["id"]: one["factor"] for one in rig.get("/capabilities")["upscalers"]}
                 self.assertEqual(factors, {"lanczos": None, "broken": None, "compact": 2})
+            order = {"input_id": rig.upload(png(20, 30)), "upscale": {"factor": 2, "upscaler": "broken"}}
+            job = rig.ended(rig.post("/upscale", order)["id"])
+            self.assertIn("'broken.safetensors'", job["error"]["message"])
+            self.assertNotIn(rig.folder, job["error"]["message"])
             answer = rig.send("POST", "/sdcpp/v1/upscale", {"image": base64.b64encode(png(20, 30)).decode(),
                                                             "upscaler": "compact", "repeats": 2})
             self.assertEqual((answer.status, answer["width"], answer["height"]), (200, 80, 120))
