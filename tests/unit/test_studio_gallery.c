@@ -133,7 +133,7 @@ static void words_of_an_earlier_version_are_made_anew_after_a_start(void **state
 }
 
 static void set_date(kn_store *s, const kn_id *id, const char *date) {
-    char name[sizeof id->text + sizeof ".json"];
+    char name[256];
     KN_AUTO_BUF text;
     kn_buf_init(&text, 1 << 20);
     snprintf(name, sizeof name, "%s.json", id->text);
