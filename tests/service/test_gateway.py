@@ -611,8 +611,8 @@ class Owner(Case):
                                             ('{"wait_ms": 60001}', 422, "member_invalid", "/wait_ms"),
                                             ('{"wait_ms": "1"}', 422, "member_invalid", "/wait_ms"),
                                             ('{"reason": 1}', 422, "member_invalid", "/reason"),
-                                            ('{"x": 1}', 422, "member_invalid", ""),
-                                            ('{"wait_ms": 1, "wait_ms": 1}', 422, "member_invalid", "")):
+                                            ('{"x": 1}', 422, "member_invalid", "/x"),
+                                            ('{"wait_ms": 1, "wait_ms": 1}', 422, "member_invalid", "/wait_ms")):
             got, problem = server.own("POST", "admission/pause", body)
             self.assertEqual((got, problem["code"]), (status, code), body)
             self.assertEqual(problem["errors"][0]["pointer"] if "errors" in problem else None, pointer, body)
