@@ -36,8 +36,8 @@ typedef struct kn_form {
     bool tolerant;  /* set it after opening: keys that nobody knows are stepped over */
     int key;        /* whose value is being read; -1: none */
     ptrdiff_t item; /* of an array that is being read there; -1: none */
-    char
-        stranger[KN_FORM_STRANGER_BYTES]; /* the key that has no place here; empty: none, or one too long to be named */
+    /* The key that has no place here; empty: none, or one too long to be named. */
+    char stranger[KN_FORM_STRANGER_BYTES];
 } kn_form;
 
 /* Enters an object; false if there is none. At most KN_FORM_KEYS_MAX keys. */

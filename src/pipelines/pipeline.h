@@ -131,12 +131,12 @@ bool kn_pipeline_sees(const kn_pipeline *p);
 /* Whether the files of its networks are still those that it was opened with. */
 bool kn_pipeline_is_current(const kn_pipeline *p);
 
-/* One picture; none in a plan. One call at a time. */
 /* Whether a model of these stages takes a prompt beside references with these longer sides, told without the model: by
  * the tokenizer, which is read only for long prompts. KN_E_RANGE: it is too long. */
 bool kn_stages_have_room(const kn_stages *s, const kn_source *tokenizer, const char *prompt, const uint32_t *sides,
                          int count, kn_error *err);
 
+/* One picture; none in a plan. One call at a time. */
 bool kn_pipeline_draw(kn_pipeline *p, const kn_recipe *recipe, const kn_hooks *hooks, kn_image *ret,
                       kn_draw_report *report, kn_error *err);
 

@@ -111,11 +111,8 @@ static bool take_picture(kn_visit *v, kn_store *s, const kn_record *r, kn_error 
     bool same = c->format == KN_PICTURE_FORMATS || c->format == r->format;
     if (same)
         c->format = r->format;
-    if ((!same && !can_write(v, c, err)) || !choose_name(c, r, err))
-        return false;
-    if (!kn_gallery_read(s, r, KN_STORE_FILE_MAX, &c->bytes, err))
-        return err->code == KN_E_FORMAT ? kn_visit_deny_damaged(v) : false;
-    return !same || work_write(v, s, err);
+    return (same || can_write(v, c, err)) && choose_name(c, r, err) &&
+           kn_visit_read_picture(v, s, r, KN_STORE_FILE_MAX, &c->bytes, err) && (!same || work_write(v, s, err));
 }
 
 static bool work_export(kn_visit *v, kn_store *s, kn_error *err) {

@@ -29,8 +29,12 @@ bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *
     return true;
 }
 
-bool kn_visit_deny_damaged(kn_visit *v) {
+static bool deny_damaged(kn_visit *v) {
     return kn_visit_deny(v, 409, "damaged", "The picture's file is not what was saved", NULL);
+}
+
+bool kn_visit_read_picture(kn_visit *v, kn_store *s, const kn_record *r, size_t limit, kn_buf *into, kn_error *err) {
+    return kn_gallery_read(s, r, limit, into, err) || (err->code == KN_E_FORMAT && deny_damaged(v));
 }
 
 bool kn_visit_open_picture(kn_visit *v, kn_store *s, const char *room, const char *name, uint64_t bytes,
@@ -40,7 +44,7 @@ bool kn_visit_open_picture(kn_visit *v, kn_store *s, const char *room, const cha
     if (v->end == bytes)
         return true;
     kn_fail(err, KN_E_FORMAT, "it has %" PRIu64 " bytes, %" PRIu64 " were saved", v->end, bytes);
-    return kn_visit_deny_damaged(v);
+    return deny_damaged(v);
 }
 
 /* "bytes=0-99", "bytes=100-", "bytes=-50" of `size` bytes. Whatever else it says, the whole file is an answer, too. */

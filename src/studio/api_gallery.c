@@ -145,12 +145,6 @@ static thumbnail_name thumbnail_of(const kn_visit *v) {
     return n;
 }
 
-static bool read_picture(kn_visit *v, kn_store *s, const kn_record *r, kn_error *err) {
-    if (kn_gallery_read(s, r, KN_INPUT_BYTES_MAX, &v->body, err))
-        return true;
-    return err->code == KN_E_FORMAT ? kn_visit_deny_damaged(v) : false;
-}
-
 /* Opens the thumbnail, or reads the picture that it is to be made of. */
 static bool work_thumbnail(kn_visit *v, kn_store *s, kn_error *err) {
     kn_record r;
@@ -158,7 +152,8 @@ static bool work_thumbnail(kn_visit *v, kn_store *s, kn_error *err) {
         return false;
     snprintf(v->id, sizeof v->id, "%.48s-%u", r.sha256.text, (unsigned)v->number);
     kn_buf_clear(&v->body);
-    bool ok = kn_visit_open_file(v, s, "thumbnails", thumbnail_of(v).text, NULL) || read_picture(v, s, &r, err);
+    bool ok = kn_visit_open_file(v, s, "thumbnails", thumbnail_of(v).text, NULL) ||
+              kn_visit_read_picture(v, s, &r, KN_INPUT_BYTES_MAX, &v->body, err);
     kn_record_free(&r);
     return ok;
 }

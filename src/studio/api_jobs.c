@@ -172,19 +172,14 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     return ok;
 }
 
-static void send_job(kn_visit *v) {
+static void send_order(kn_visit *v) {
     if (!kn_visit_refuse_unlocked(v))
-        kn_visit_send(v, work_create_job, after_create);
+        kn_visit_send(v, v->work, after_create);
 }
 
-static void send_upscale(kn_visit *v) {
-    if (!kn_visit_refuse_unlocked(v))
-        kn_visit_send(v, work_create_upscale, after_create);
-}
-
-static void send_retry(kn_visit *v) {
-    if (!kn_visit_refuse_unlocked(v))
-        kn_visit_send(v, work_retry, after_create);
+static void take_order(kn_visit *v, bool (*work)(kn_visit *v, kn_store *s, kn_error *err)) {
+    v->work = work;
+    kn_visit_prove(v, send_order);
 }
 
 bool kn_visit_read_key(kn_visit *v, const char *route) {
@@ -214,13 +209,13 @@ bool kn_visit_is_too_late(kn_visit *v) {
 void kn_api_create_job(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_read_key(v, "jobs") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
-        kn_visit_prove(v, send_job);
+        take_order(v, work_create_job);
 }
 
 void kn_api_create_upscale(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (v && kn_visit_read_key(v, "upscale") && kn_visit_has_json(v) && !kn_visit_is_too_late(v))
-        kn_visit_prove(v, send_upscale);
+        take_order(v, work_create_upscale);
 }
 
 void kn_api_retry_job(kn_exchange *x, kn_span body) {
@@ -230,7 +225,7 @@ void kn_api_retry_job(kn_exchange *x, kn_span body) {
         return;
     snprintf(route, sizeof route, "retry/%s", v->part[1]);
     if (kn_visit_read_key(v, route) && !kn_visit_is_too_late(v))
-        kn_visit_prove(v, send_retry);
+        take_order(v, work_retry);
 }
 
 /* ---- lists and single ones ---- */

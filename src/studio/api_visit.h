@@ -176,7 +176,8 @@ bool kn_visit_open_file(kn_visit *v, kn_store *s, const char *room, const char *
 
 /* The same for a picture of which it is known how many bytes were saved: another number is answered as damage. */
 bool kn_visit_open_picture(kn_visit *v, kn_store *s, const char *room, const char *name, uint64_t bytes, kn_error *err);
-bool kn_visit_deny_damaged(kn_visit *v); /* false; with the error for its reason */
+/* Reads one of the gallery's; one that is not what was saved is answered as damage. */
+bool kn_visit_read_picture(kn_visit *v, kn_store *s, const kn_record *r, size_t limit, kn_buf *into, kn_error *err);
 
 /* Afterwards: sends it, or the part of it that was asked for. etag: without quotes. */
 void kn_visit_send_file(kn_visit *v, const char *type, const char *etag);

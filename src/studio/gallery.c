@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/date.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -573,10 +574,12 @@ static bool is_as_known(const kn_store *s, const char *name, int64_t bytes) {
     return kn_store_size(s, room, name, &size) && size == (uint64_t)bytes;
 }
 
+#define LOOK_S 0.3 /* at most, as others wait meanwhile */
+
 bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err) {
-    enum { LOOKS = 10000, LOOK_MS = 300 };
+    enum { LOOKS = 10000 };
     kn_gallery_agreement a = { .whole = true };
-    int64_t end = kn_store_monotonic_ms() + LOOK_MS;
+    double end = kn_now() + LOOK_S;
     kn_query r =
         kn_query_open(s, err,
                       "SELECT id, file, iif(json_valid(record), record ->> '$.bytes', -1),"
@@ -588,7 +591,7 @@ bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err) {
         bool same = is_as_known(s, kn_query_text(&r, 1), kn_query_int(&r, 2)) &&
                     (kn_query_int(&r, 3) || is_as_known(s, sidecar_of(kn_query_text(&r, 0)).text, kn_query_int(&r, 4)));
         a.differing += !same;
-        a.whole = ++a.seen < LOOKS && kn_store_monotonic_ms() < end;
+        a.whole = ++a.seen < LOOKS && kn_now() < end;
     }
     *ret = a;
     return kn_query_close(&r);

@@ -56,12 +56,8 @@ static void note(kn_studio_plan *p, const char *code, const char *message, const
     add_note(p->notes, &p->note_count, code, message, severity);
 }
 
-static void block(kn_studio_plan *p, const char *code, const char *message) {
-    add_note(p->blocking, &p->blocking_count, code, message, "error");
-}
-
 void kn_plan_block(kn_studio_plan *p, const char *code, const char *message) {
-    block(p, code, message);
+    add_note(p->blocking, &p->blocking_count, code, message, "error");
 }
 
 static bool refuse(kn_buf *pointer, kn_error *err, const char *where, const char *why) {
@@ -353,7 +349,7 @@ static void fit_into_memory(const kn_plan_setting *with, kn_studio_plan *p, size
             break;
     }
     if (p->estimate_bytes > p->budget_bytes)
-        block(p, "out_of_memory", "The model does not fit into the memory that may be used");
+        kn_plan_block(p, "out_of_memory", "The model does not fit into the memory that may be used");
     else if (reduced)
         note(p, "size_reduced_for_memory", "The picture is drawn smaller, so that it fits into memory", "warning");
 }
@@ -440,7 +436,7 @@ static void fit_enlarging(const kn_upscale_choice *u, bool is_wish, kn_studio_pl
     }
     p->estimate_bytes = KN_MAX(drawing, enlarging);
     if (enlarging > p->budget_bytes && drawing <= p->budget_bytes)
-        block(p, "out_of_memory", "Enlarging the picture does not fit into the memory that may be used");
+        kn_plan_block(p, "out_of_memory", "Enlarging the picture does not fit into the memory that may be used");
     else if (p->tile_size != wanted && is_wish)
         note(p, "tiles_reduced_for_memory", "The picture is enlarged in smaller tiles, so that it fits into memory",
              "info");
@@ -456,7 +452,7 @@ static void choose_upscaler(const kn_studio_request *r, const kn_plan_setting *w
                                              : with->settings->upscaler;
     const kn_upscale_choice *found = kn_upscaler_named(with->upscalers, id);
     if (!found && u->upscaler[0]) {
-        block(p, "missing_model", "The upscaler that was asked for is not installed");
+        kn_plan_block(p, "missing_model", "The upscaler that was asked for is not installed");
     } else if (!found) {
         note(p, "upscaler_missing", "The upscaler of the settings is not installed; Lanczos is used", "warning");
         found = kn_upscaler_named(with->upscalers, KN_UPSCALER_FILTER);
@@ -567,7 +563,7 @@ static void note_the_rest(const kn_studio_request *r, const kn_plan_setting *wit
     see_colours(with, p);
     const char *lacks = p->kind == KN_KIND_UPSCALE ? NULL : kn_model_obstacle(with->profile);
     if (lacks)
-        block(p, "missing_model", lacks);
+        kn_plan_block(p, "missing_model", lacks);
 }
 
 static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with, kn_studio_plan *p, kn_buf *pointer,

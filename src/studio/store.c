@@ -13,18 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "studio/schema.h"
 
 int64_t kn_store_now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-int64_t kn_store_monotonic_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
@@ -261,10 +256,10 @@ static void row_has_changed(void *ctx, int change, const char *database, const c
  * writer's patience would be added to everybody's who comes behind it, also of those who only read. */
 static int wait_for_lock(void *ctx, int tries) {
     kn_store *s = ctx;
-    int64_t now = kn_store_monotonic_ms();
+    double now = kn_now();
     if (!tries)
-        s->gives_up_ms = now + s->wait_ms;
-    s->is_held = s->is_held || now >= s->gives_up_ms;
+        s->gives_up = now + s->wait_ms * 1e-3;
+    s->is_held = s->is_held || now >= s->gives_up;
     if (s->is_held)
         return 0;
     nanosleep(&(struct timespec){ .tv_nsec = 1000000L << KN_MIN(tries, 5) }, NULL);

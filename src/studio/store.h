@@ -34,7 +34,7 @@ typedef struct kn_store {
     bool has_remains; /* of what was deleted, maybe: in the log of changes */
     unsigned wait_ms; /* for another program's lock */
     bool is_held;     /* that was longer: nobody waits until a lock is had at once */
-    int64_t gives_up_ms;
+    double gives_up;
     uint64_t last_id_ms;
     uint8_t last_id[10]; /* random part of the last identifier */
 } kn_store;
@@ -104,8 +104,7 @@ bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err)
 bool kn_id_is_valid(const char *text, const char *prefix);
 int64_t kn_id_made_ms(const char *text, const char *prefix); /* when a valid one was made, since 1970 */
 
-/* Milliseconds since 1970, and those of a clock that nobody sets. */
+/* Milliseconds since 1970. */
 int64_t kn_store_now_ms(void);
-int64_t kn_store_monotonic_ms(void);
 
 #endif
