@@ -421,7 +421,9 @@ static kn_source tokenizer_of(const kn_model_profile *p) {
     for (size_t i = 0; i < p->file_count; i++)
         if (p->files[i].role == KN_MODEL_TOKENIZER)
             return (kn_source){ .path = p->files[i].path };
-    return strcmp(p->name, kn_demo_profile.name) ? (kn_source){ 0 } : kn_demo_files().tokenizer;
+    if (strcmp(p->name, kn_demo_profile.name) == 0)
+        return kn_demo_files().tokenizer;
+    return (kn_source){ 0 };
 }
 
 bool kn_model_has_room(const kn_model_profile *p, const char *prompt, const uint32_t *sides, size_t count,
