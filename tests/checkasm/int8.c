@@ -48,8 +48,24 @@ void check_scale_int8(const kn_kernels *ref, const kn_kernels *tier) {
     }
 }
 
+/* An element as the tier has it, number i of some that follow each other: q as in the weight, or of rows, which have
+ * another zero. */
+static void put_element(const kn_kernels *tier, void *to, size_t i, int q) {
+    if (tier->int8_bytes == 1)
+        ((uint8_t *)to)[i] = (uint8_t)q;
+    else
+        memcpy((int16_t *)to + i, &(int16_t){ (int16_t)q }, sizeof(int16_t));
+}
+
+/* Element p of column j in a panel. */
+static size_t place_in_panel(const kn_kernels *k, size_t p, size_t j) {
+    size_t word = 4 / k->int8_bytes;
+    return (p / word * k->int8_columns + j) * word + p % word;
+}
+
 /* Ties of x / s among them. */
 void check_to_int8(const kn_kernels *ref, const kn_kernels *tier) {
+    static uint8_t codes[MOST];
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
         size_t n = random_size(MOST), shift = random_below(4);
         float s = round % 2 ? 0.5f : 0.013f;
@@ -57,31 +73,35 @@ void check_to_int8(const kn_kernels *ref, const kn_kernels *tier) {
             input_a[shift + i] =
                 round % 3 ? 127 * s * random_float() : s * 0.5f * (float)((int)random_below(509) - 254);
         fill_bytes();
-        ref->to_int8(input_a + shift, n, s, panel.want + GUARD + shift);
-        tier->to_int8(input_a + shift, n, s, panel.got + GUARD + shift);
+        uint8_t *at = panel.want + GUARD + tier->int8_bytes * shift;
+        ref->to_int8(input_a + shift, n, s, codes);
+        tier->to_int8(input_a + shift, n, s, panel.got + (at - panel.want));
         for (size_t i = 0; i < n; i++)
-            panel.want[GUARD + shift + i] = (uint8_t)(panel.want[GUARD + shift + i] + tier->int8_zero - ref->int8_zero);
+            put_element(tier, at, i, codes[i] - ref->int8_zero + tier->int8_zero);
         compare_bytes(n);
     }
 }
 
 void check_transpose_int8(const kn_kernels *ref, const kn_kernels *tier) {
-    static int8_t matrix[KN_TRANSPOSE_ROWS * (KN_INT8_BLOCK + 20) + 5];
+    static int8_t matrix[KN_TRANSPOSE_ROWS * (KN_INT8_BLOCK + 20) + 5], whole[PANEL];
     int32_t before[KN_COUNT(sums[0])];
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
         for (size_t i = 0; i < sizeof matrix; i++)
             matrix[i] = (int8_t)random_bits();
-        size_t k = random_size(KN_INT8_BLOCK), rows = random_below(KN_TRANSPOSE_ROWS + 1);
-        size_t stride = k + random_below(20);
-        size_t first = KN_TRANSPOSE_ROWS * random_below(KN_INT8_COLUMNS / KN_TRANSPOSE_ROWS);
+        size_t k = random_size(KN_INT8_BLOCK / tier->int8_bytes), rows = random_below(KN_TRANSPOSE_ROWS + 1);
+        size_t stride = k + random_below(20), filled = (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP;
+        size_t first = KN_TRANSPOSE_ROWS * random_below(tier->int8_columns / KN_TRANSPOSE_ROWS);
         const int8_t *src = matrix + sizeof matrix - KN_MIN(rows * stride + random_below(5), sizeof matrix);
         fill_bytes();
         fill_sums();
         memcpy(before, sums[0], sizeof before);
-        ref->transpose_int8(src, stride, rows, k, (int8_t *)panel.want + GUARD + 4 * first, sums[0] + GUARD + first);
-        tier->transpose_int8(src, stride, rows, k, (int8_t *)panel.got + GUARD + 4 * first, sums[1] + GUARD + first);
-        zip_panel(tier, panel.want + GUARD + 4 * first, KN_TRANSPOSE_ROWS,
-                  (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP / 4);
+        ref->transpose_int8(src, stride, rows, k, whole, sums[0] + GUARD + first);
+        tier->transpose_int8(src, stride, rows, k, panel.got + GUARD + 4 * first, sums[1] + GUARD + first);
+        for (size_t p = 0; p < filled; p++)
+            for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
+                put_element(tier, panel.want + GUARD, place_in_panel(tier, p, first + j),
+                            whole[place_in_panel(ref, p, j)]);
+        zip_panel(tier, panel.want + GUARD + 4 * first, KN_TRANSPOSE_ROWS, filled * tier->int8_bytes / 4);
         if (tier->int8_zero == 0)
             memcpy(sums[0], before, sizeof before);
         compare_bytes(k);
@@ -95,27 +115,46 @@ static int32_t int_at(const float *x) {
     return n;
 }
 
-/* From rows as the reference has them to those of a tier whose zero is another byte: what its sums are less by. */
-static void move_zero(const kn_kernels *ref, const kn_kernels *tier, uint8_t *a, size_t bytes_a, size_t rows, size_t k,
+/* What a tier's sums are less by whose zero is another byte than that of the reference. */
+static void move_zero(const kn_kernels *ref, const kn_kernels *tier, size_t bytes_a, size_t rows, size_t k,
                       const uint8_t *b, size_t n, size_t stride) {
     static float less[MOST];
-    uint8_t *zeros = allocate(bytes_a), by = (uint8_t)(ref->int8_zero - tier->int8_zero);
-    memset(zeros, by, bytes_a);
+    uint8_t *zeros = allocate(bytes_a);
+    memset(zeros, ref->int8_zero - tier->int8_zero, bytes_a);
     ref->product_int8(zeros, rows, k, b, less, stride, n, NULL, false);
     for (size_t i = 0; i < rows * stride; i++)
         if (i % stride < n)
             memcpy(want_of(&out) + i, &(int32_t){ int_at(want_of(&out) + i) - int_at(less + i) }, sizeof *less);
-    for (size_t i = 0; i < bytes_a; i++)
-        a[i] = (uint8_t)(a[i] - by);
     free(zeros);
 }
 
+enum { ROW_BYTES = KN_STRIDE * sizeof(float) };
+
+/* Rows and panel as the tier has them, from those of the reference. */
+static uint8_t *rows_of(const kn_kernels *ref, const kn_kernels *tier, const uint8_t *a, size_t rows, size_t k) {
+    uint8_t *to = allocate(rows * ROW_BYTES);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t p = 0; p < k; p++)
+            put_element(tier, to + i * ROW_BYTES, p, a[i * ROW_BYTES + p] - ref->int8_zero + tier->int8_zero);
+    return to;
+}
+
+static uint8_t *panel_of(const kn_kernels *ref, const kn_kernels *tier, const uint8_t *b, size_t k) {
+    uint8_t *to = allocate(k * tier->int8_columns * tier->int8_bytes);
+    for (size_t p = 0; p < k; p++)
+        for (size_t j = 0; j < tier->int8_columns; j++)
+            put_element(tier, to, place_in_panel(tier, p, j), (int8_t)b[place_in_panel(ref, p, j)]);
+    zip_panel(tier, to, tier->int8_columns, k * tier->int8_bytes / 4);
+    return to;
+}
+
 void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
-    enum { ROWS = 36, ROW_BYTES = KN_STRIDE * sizeof(float) };
+    enum { ROWS = 36 };
+    size_t most_steps = KN_INT8_BLOCK / tier->int8_bytes / KN_INT8_STEP;
     for (size_t round = 0; round < 5 * ROUNDS; round++) {
-        size_t rows = random_below(ROWS + 1), n = random_below(KN_INT8_COLUMNS + 1), stride = n + random_below(7);
-        size_t k = random_below(KN_INT8_BLOCK / KN_INT8_STEP + 1) * KN_INT8_STEP;
-        size_t bytes_a = (rows + KN_BF16_ROWS - 1) / KN_BF16_ROWS * KN_BF16_ROWS * ROW_BYTES;
+        size_t rows = random_below(ROWS + 1), n = random_below(tier->int8_columns + 1), stride = n + random_below(7);
+        size_t k = random_below(most_steps + 1) * KN_INT8_STEP;
+        size_t rows_a = (rows + KN_BF16_ROWS - 1) / KN_BF16_ROWS * KN_BF16_ROWS, bytes_a = rows_a * ROW_BYTES;
         uint8_t *a = allocate(bytes_a), *b = allocate(k * KN_INT8_COLUMNS);
         for (size_t i = 0; i < bytes_a; i++)
             a[i] = round % 7 ? (uint8_t)random_bits() : 255;
@@ -124,9 +163,9 @@ void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
         bool add = random_bits() % 2;
         fill_pair(&out, 1);
         ref->product_int8(a, rows, k, b, want_of(&out), stride, n, NULL, add);
-        move_zero(ref, tier, a, bytes_a, rows, k, b, n, stride);
-        zip_panel(tier, b, KN_INT8_COLUMNS, k / 4);
-        tier->product_int8(a, rows, k, b, got_of(&out), stride, n, NULL, add);
+        move_zero(ref, tier, bytes_a, rows, k, b, n, stride);
+        uint8_t *own_a = rows_of(ref, tier, a, rows_a, k), *own_b = panel_of(ref, tier, b, k);
+        tier->product_int8(own_a, rows, k, own_b, got_of(&out), stride, n, NULL, add);
         for (size_t i = 0; i < KN_COUNT(out.want); i++) {
             int32_t want = int_at(&out.want[i]), got = int_at(&out.got[i]);
             if (want != got)
@@ -134,6 +173,8 @@ void check_product_int8(const kn_kernels *ref, const kn_kernels *tier) {
         }
         free(a);
         free(b);
+        free(own_a);
+        free(own_b);
     }
 }
 

@@ -210,7 +210,7 @@ class Limits(Measuring):
         if result["kernels"] == "reference":
             self.skipTest("this processor has no kernels of its own")
         if result["kernels"].startswith("avx"):
-            self.assertEqual(set(self.peak("avx2")), {"fma"} | MEMORY)
+            self.assertEqual(set(self.peak("avx2")), {"fma", "int8"} | MEMORY)
         if result["kernels"].startswith("avx512"):
             self.assertEqual(set(self.peak("avx512")), {"fma"} | MEMORY)
         self.assertGreater(result["peak"]["fma"], 1e9)

@@ -19,18 +19,26 @@ static const kn_kernels *kernels_of(const struct task *t) {
     return &t->a->run->device->kernels;
 }
 
+/* k elements from e on of all queries. */
+static void pack_queries(const struct task *t, int64_t e, size_t k) {
+    const kn_attention_job *a = t->a;
+    int64_t stride = a->heads * a->head;
+    for (int64_t h = 0; h < t->at.heads; h++)
+        for (int64_t i = 0; i < t->at.rows; i++)
+            memcpy(t->ws->rows + (h * t->at.rows + i) * KN_STRIDE,
+                   a->q + (t->at.row + i) * stride + (t->at.head + h) * a->head + e, k * sizeof(float));
+}
+
 /* scores = q . k for keys first … first + n - 1 of a segment, not yet scaled. The elements of a head are taken
- * KN_BLOCK at a time like any summed dimension. */
-static void score_block(const struct task *t, const struct kn_keys *s, int64_t first, int64_t n) {
+ * KN_BLOCK at a time like any summed dimension; if that is all of them, queries stay packed. */
+static void score_block(const struct task *t, const struct kn_keys *s, int64_t first, int64_t n, bool is_first) {
     const kn_attention_job *a = t->a;
     const kn_kernels *kernels = kernels_of(t);
-    int64_t q_stride = a->heads * a->head, k_stride = a->kv_heads * a->head;
+    int64_t k_stride = a->kv_heads * a->head;
     for (int64_t e = 0; e < a->head; e += KN_BLOCK) {
         size_t k = (size_t)KN_MIN(KN_BLOCK, a->head - e);
-        for (int64_t h = 0; h < t->at.heads; h++)
-            for (int64_t i = 0; i < t->at.rows; i++)
-                memcpy(t->ws->rows + (h * t->at.rows + i) * KN_STRIDE,
-                       a->q + (t->at.row + i) * q_stride + (t->at.head + h) * a->head + e, k * sizeof(float));
+        if (is_first || a->head > KN_BLOCK)
+            pack_queries(t, e, k);
         for (int64_t j = 0; j < n; j += (int64_t)kernels->columns) {
             int64_t columns = KN_MIN((int64_t)kernels->columns, n - j);
             const float *keys = s->k + (first + j) * k_stride + t->at.kv_head * a->head + e;
@@ -133,7 +141,7 @@ static void attend(void *ctx, size_t item, unsigned thread) {
             if (kn_is_stopped(a->run))
                 return;
             int64_t n = KN_MIN(KN_BLOCK, end - first);
-            score_block(&t, s, first, n);
+            score_block(&t, s, first, n, is_first);
             weigh_block(&t, segment, first, n, is_first);
             gather_block(&t, s, first, n, is_first);
             is_first = false;

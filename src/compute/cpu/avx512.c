@@ -19,4 +19,5 @@
 
 void kn_kernels_init_avx512(kn_kernels *k) {
     fill_table(k, "avx512");
+    k->int8 = false; /* AVX2 has no more pairs of 16 bits at once than this has float32 */
 }

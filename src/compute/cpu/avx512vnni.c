@@ -19,14 +19,15 @@ static inline vec v_dot_int8(vec a, vec b, vec sum) {
         _mm512_dpbusd_epi32(_mm512_castps_si512(sum), _mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
-static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
+static void to_int8(const float *x, size_t n, float s, void *dst) {
+    uint8_t *to = dst;
     for (size_t i = 0; i < n; i += LANES) {
         __m512i q = _mm512_cvtps_epi32(v_div(v_take(x + i, n - i), v_set(s)));
         __m128i bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(q, _mm512_set1_epi32(128)));
         if (n - i >= LANES)
-            _mm_storeu_si128((__m128i *)(dst + i), bytes);
+            _mm_storeu_si128((__m128i *)(to + i), bytes);
         else
-            _mm_mask_storeu_epi8(dst + i, (__mmask16)((1u << (n - i)) - 1), bytes);
+            _mm_mask_storeu_epi8(to + i, (__mmask16)((1u << (n - i)) - 1), bytes);
     }
 }
 
@@ -52,13 +53,14 @@ static KN_ALWAYS_INLINE __m512i transpose_square(const int8_t *src, size_t strid
     return sums;
 }
 
-static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, void *panel, int32_t *sums) {
     __m512i sum = _mm512_loadu_si512(sums);
-    for (size_t i = 0; i < k; i += KN_INT8_STEP, panel += KN_INT8_STEP * COLUMNS)
+    int8_t *to = panel;
+    for (size_t i = 0; i < k; i += KN_INT8_STEP, to += KN_INT8_STEP * COLUMNS)
         if (rows >= LANES && i + KN_INT8_STEP <= k)
-            sum = transpose_square(src + i, stride, LANES, KN_INT8_STEP, panel, sum);
+            sum = transpose_square(src + i, stride, LANES, KN_INT8_STEP, to, sum);
         else
-            sum = transpose_square(src + i, stride, rows, k - i, panel, sum);
+            sum = transpose_square(src + i, stride, rows, k - i, to, sum);
     _mm512_storeu_si512(sums, sum);
 }
 
@@ -70,6 +72,9 @@ static void product_int8(const void *a, size_t rows, size_t k, const void *panel
 void kn_kernels_init_avx512vnni(kn_kernels *k) {
     k->name = "avx512vnni";
     k->int8 = true;
+    k->int8_zero = 128;
+    k->int8_bytes = 1;
+    k->int8_columns = KN_INT8_COLUMNS;
     k->scale_int8 = scale_int8;
     k->to_int8 = to_int8;
     k->transpose_int8 = transpose_int8;

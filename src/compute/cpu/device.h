@@ -18,10 +18,9 @@ typedef struct kn_workspace {
         uint16_t rows_bf16[KN_QUERY_ROWS * KN_BF16_STRIDE];
     };
     float scores[KN_QUERY_ROWS * KN_STRIDE]; /* attention: one block of keys for each query row */
-    union {                                  /* packed right-hand columns */
+    union {                                  /* packed right-hand columns; of int8, as many bytes */
         float panel[KN_BLOCK * KN_GROUP_COLUMNS];
         uint16_t panel_bf16[KN_BF16_BLOCK * KN_GROUP_COLUMNS];
-        int8_t panel_int8[KN_INT8_BLOCK * KN_GROUP_COLUMNS];
     };
     int32_t sums[KN_GROUP_COLUMNS];                            /* of packed columns of int8 */
     float decoded[KN_TRANSPOSE_ROWS * KN_STRIDE];              /* weights on their way into the panel */

@@ -95,7 +95,7 @@ void kn_kernels_init(kn_kernels *k, int tier) {
 
 /* ---- the choice ---- */
 
-/* Operands of a small product, as float32 or bfloat16: the same bytes. */
+/* Operands of a small product, as float32 or narrower: the same bytes. */
 enum { ROWS = 48, WORDS = 64 };
 
 typedef struct probe {
@@ -114,14 +114,23 @@ static double least_time(probe *p, kn_product_fn *product, size_t k, size_t colu
     return least;
 }
 
-/* Some processors have instructions for bfloat16 that are slower than those for float32. */
-static bool narrow_pays(const kn_kernels *k) {
+/* Some processors have instructions for narrower elements that are slower than those for float32. per_word: such
+ * elements. */
+static bool pays(const kn_kernels *k, kn_product_fn *product, size_t per_word, size_t columns) {
     probe p = { 0 };
     double words = least_time(&p, k->product, WORDS, k->columns) / (double)k->columns;
-    double pairs = least_time(&p, k->product_bf16, 2 * WORDS, KN_BF16_COLUMNS) / (2.0 * KN_BF16_COLUMNS);
+    double narrower = least_time(&p, product, per_word * WORDS, columns) / (double)(per_word * columns);
     if (k->leave)
         k->leave();
-    return 1.25 * pairs < words;
+    return 1.25 * narrower < words;
+}
+
+static bool narrow_pays(const kn_kernels *k) {
+    return pays(k, k->product_bf16, 2, KN_BF16_COLUMNS);
+}
+
+static bool int8_pays(const kn_kernels *k) {
+    return pays(k, k->product_int8, 4 / k->int8_bytes, k->int8_columns);
 }
 
 /* The tier that KUNO_CPU names; -1 without it. */
@@ -153,5 +162,7 @@ bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
     kn_kernels_init(ret, best);
     while (asked < 0 && ret->narrow && !narrow_pays(ret))
         kn_kernels_init(ret, --best);
+    if (asked < 0 && ret->int8)
+        ret->int8 = int8_pays(ret);
     return true;
 }

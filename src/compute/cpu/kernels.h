@@ -12,9 +12,9 @@
  * Where the hardware multiplies bfloat16 faster than float32, KN_FAST uses the same scheme with rows and panels of
  * bfloat16 and sums in float32. Such a panel is [k / 2][KN_BF16_COLUMNS][2]: what is multiplied at once lies together.
  * Summed elements come in steps of KN_BF16_STEP; whoever packs fills up with zeros, in rows and panels alike. Int8 goes
- * the same way, four elements to a word. Panels of both are `zipped` in tiers that multiply two words of two columns at
- * once: of four columns and two words along k, those of the first two columns lie in the place of the first word, those
- * of the others in that of the second.
+ * the same way, four elements to a word, or two where they are multiplied as numbers of 16 bits. Panels of both are
+ * `zipped` in tiers that multiply two words of two columns at once: of four columns and two words along k, those of the
+ * first two columns lie in the place of the first word, those of the others in that of the second.
  *
  * No pointer needs any alignment beyond that of its type; `const void *` needs none. Nothing outside the stated ranges
  * is read or written. An element's result never depends on where in a call it stands. */
@@ -43,10 +43,10 @@ enum {
     KN_FEW_ROWS_BF16 = 16, /* at most */
     KN_DOT_COLUMNS = 4,    /* columns at once for `dots_bf16` */
 
-    /* and for int8: four elements in a float's place */
+    /* and for int8: four elements in a float's place, at most */
     KN_INT8_BLOCK = 4 * KN_BLOCK,
     KN_INT8_STEP = 64,
-    KN_INT8_COLUMNS = 64,
+    KN_INT8_COLUMNS = 64, /* of a panel, at most */
 
     KN_BYTE_WEIGHT_BITS = 22, /* of a weight for bytes, behind the point */
 
@@ -173,16 +173,18 @@ typedef struct kn_kernels {
     void (*turn_groups)(float *x, size_t n, size_t group);
     void (*round_int8)(float *x, size_t n);
 
-    /* Products of int8 with sums in int32. `int8`: they are faster here than those of float32. scale_int8 is the s of
-     * round_int8, NaN if x holds NaN or an infinity; to_int8 makes bytes int8_zero + q, which rows consist of: 128 + q
-     * where the instruction takes them without sign, else 0 + q. Of the product c is int32, and bias NULL */
+    /* Products of int8 with sums in int32. `int8`: they are faster here than those of float32. int8_bytes: what an
+     * element takes in rows and panels, 1, or 2 of a number of 16 bits. scale_int8 is the s of round_int8, NaN if x
+     * holds NaN or an infinity; to_int8 makes elements int8_zero + q, which rows consist of: 128 + q where the
+     * instruction takes them without sign, else 0 + q. Of the product c is int32, and bias NULL */
     bool int8;
     uint8_t int8_zero;
+    size_t int8_bytes, int8_columns; /* columns: of a panel */
     float (*scale_int8)(const float *x, size_t n);
-    void (*to_int8)(const float *x, size_t n, float s, uint8_t *dst);
-    /* as transpose: panel[i / 4][j][i % 4] = row j, element i; adds int8_zero times the sum of row j to
-     * sums[j] */
-    void (*transpose_int8)(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums);
+    void (*to_int8)(const float *x, size_t n, float s, void *dst);
+    /* as transpose: panel[i / m][j][i % m] = row j, element i, with m = 4 / int8_bytes of them to a word; adds
+     * int8_zero times the sum of row j to sums[j] */
+    void (*transpose_int8)(const int8_t *src, size_t stride, size_t rows, size_t k, void *panel, int32_t *sums);
     kn_product_fn *product_int8;
     /* c[j] = (c[j] - sums[j]) * (by * scale[j]) + bias[j], from int32 to float32 */
     void (*finish_int8)(float *c, const int32_t *sums, const float *scale, float by, const float *bias, size_t n);
@@ -194,8 +196,8 @@ typedef struct kn_kernels {
 } kn_kernels;
 
 /* The best tier of this machine, at most the one that KUNO_CPU names; fails for a name that is unknown. Where products
- * of bfloat16 turn out to be no faster than those of float32, the tier that adds them is left out unless it is named.
- */
+ * of bfloat16 turn out to be no faster than those of float32, the tier that adds them is left out unless it is named;
+ * likewise products of int8. */
 bool kn_kernels_choose(kn_kernels *ret, kn_error *err);
 
 /* Tiers from 0 (reference): name, and whether this machine has it. NULL behind the last one. */

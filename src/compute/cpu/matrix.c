@@ -156,12 +156,12 @@ static void finish_bf16(const struct product *p, const kn_workspace *ws, int64_t
 static void pack_int8(const struct product *p, kn_workspace *ws, int64_t column, size_t n, int64_t k0, size_t k,
                       int64_t at) {
     const kn_stored *s = &p->stored;
+    const kn_kernels *kernels = &p->run->device->kernels;
     if (k0 == 0)
-        memset(ws->sums + at, 0, KN_INT8_COLUMNS * sizeof *ws->sums);
+        memset(ws->sums + at, 0, kernels->int8_columns * sizeof *ws->sums);
     for (size_t j = 0; j < n; j += KN_TRANSPOSE_ROWS)
-        p->run->device->kernels.transpose_int8((const int8_t *)kn_stored_at(s, column + (int64_t)j, k0), s->row_bytes,
-                                               KN_MIN(n - j, KN_TRANSPOSE_ROWS), k,
-                                               ws->panel_int8 + at * KN_INT8_BLOCK + 4 * j, ws->sums + at + j);
+        kernels->transpose_int8((const int8_t *)kn_stored_at(s, column + (int64_t)j, k0), s->row_bytes,
+                                KN_MIN(n - j, KN_TRANSPOSE_ROWS), k, ws->panel + at * KN_BLOCK + j, ws->sums + at + j);
 }
 
 static void finish_int8(const struct product *p, const kn_workspace *ws, int64_t row, int64_t rows, int64_t from,
@@ -211,9 +211,9 @@ static void pack_rows_int8(void *ctx, size_t item, unsigned thread) {
         }
         p->row_scale[row] = kernels->scale_int8(x, width);
         for (int64_t pass = 0; pass < p->passes; pass++) {
-            int64_t k = length_of_pass(p, pass), filled = parts(k, KN_INT8_STEP) * KN_INT8_STEP;
-            kernels->to_int8(x + pass * KN_INT8_BLOCK, (size_t)k, p->row_scale[row], packed_at(p, pass, row));
-            memset(packed_at(p, pass, row) + k, 0, (size_t)(filled - k));
+            size_t k = (size_t)length_of_pass(p, pass), behind = (KN_INT8_STEP - k % KN_INT8_STEP) % KN_INT8_STEP;
+            kernels->to_int8(x + pass * p->kind.block, k, p->row_scale[row], packed_at(p, pass, row));
+            memset(packed_at(p, pass, row) + k * kernels->int8_bytes, 0, behind * kernels->int8_bytes);
         }
     }
 }
@@ -357,16 +357,17 @@ void kn_multiply(kn_run *r, int64_t rows, kn_fill_fn *fill, const void *ctx, con
 }
 
 void kn_multiply_int8(kn_run *r, kn_tensor x, const kn_weight *w, kn_tensor out) {
+    const kn_kernels *k = &r->device->kernels;
     struct product p = { .run = r,
                          .stored = kn_stored_of(w),
                          .ctx = kn_data(x),
                          .out = kn_data(out),
-                         .kind = { .block = KN_INT8_BLOCK,
+                         .kind = { .block = KN_INT8_BLOCK / (int64_t)k->int8_bytes,
                                    .step = KN_INT8_STEP,
-                                   .columns = KN_INT8_COLUMNS,
+                                   .columns = (int64_t)k->int8_columns,
                                    .pack_rows = pack_rows_int8,
                                    .pack = pack_int8,
-                                   .product = r->device->kernels.product_int8,
+                                   .product = k->product_int8,
                                    .finish = finish_int8 } };
     multiply(&p, kn_row_count(x));
 }

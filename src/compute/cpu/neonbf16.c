@@ -40,9 +40,9 @@ static void transpose_bf16(const void *src, size_t stride, size_t rows, size_t k
     transpose_words(zip_columns, src, stride, rows, k * sizeof *panel, (uint8_t *)panel);
 }
 
-static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, void *panel, int32_t *sums) {
     (void)sums; /* 0 times those of the rows would be added */
-    transpose_words(zip_columns, (const uint8_t *)src, stride, rows, k, (uint8_t *)panel);
+    transpose_words(zip_columns, (const uint8_t *)src, stride, rows, k, panel);
 }
 
 /* What four rows of floats have in four columns; `first` and `second` are words of the first and last two rows. */

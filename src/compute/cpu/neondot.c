@@ -15,20 +15,20 @@
 
 enum { MOST_ROWS = 8 }; /* of a tile, by LANES columns: 16 sums, 8 registers of rows, 2 of the panel */
 
-static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
+static void to_int8(const float *x, size_t n, float s, void *dst) {
     for (size_t i = 0; i < n; i += LANES) {
         vec v = v_div(v_take(x + i, n - i), v_set(s));
         int16x8_t q = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(v.low)), vqmovn_s32(vcvtnq_s32_f32(v.high)));
-        uint8_t all[LANES] = { 0 }, *to = n - i >= LANES ? dst + i : all;
+        uint8_t all[LANES] = { 0 }, *at = (uint8_t *)dst + i, *to = n - i >= LANES ? at : all;
         vst1_u8(to, vreinterpret_u8_s8(vqmovn_s16(q)));
         if (n - i < LANES)
-            memcpy(dst + i, all, n - i);
+            memcpy(at, all, n - i);
     }
 }
 
-static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, void *panel, int32_t *sums) {
     (void)sums; /* 0 times those of the rows would be added */
-    transpose_words(transpose_four, (const uint8_t *)src, stride, rows, k, (uint8_t *)panel);
+    transpose_words(transpose_four, (const uint8_t *)src, stride, rows, k, panel);
 }
 
 static inline int8x16_t bytes_of(float32x4_t x) {

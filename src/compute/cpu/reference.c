@@ -447,17 +447,19 @@ static float scale_int8(const float *x, size_t n) {
     return fmaxf(largest / 127, 1e-30f);
 }
 
-static void to_int8(const float *x, size_t n, float s, uint8_t *dst) {
+static void to_int8(const float *x, size_t n, float s, void *dst) {
+    uint8_t *to = dst;
     for (size_t i = 0; i < n; i++)
-        dst[i] = isfinite(x[i] / s) ? (uint8_t)(128 + (int)rintf(x[i] / s)) : 128;
+        to[i] = isfinite(x[i] / s) ? (uint8_t)(128 + (int)rintf(x[i] / s)) : 128;
 }
 
-static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, int8_t *panel, int32_t *sums) {
+static void transpose_int8(const int8_t *src, size_t stride, size_t rows, size_t k, void *panel, int32_t *sums) {
+    int8_t *to = panel;
     size_t filled = (k + KN_INT8_STEP - 1) / KN_INT8_STEP * KN_INT8_STEP;
     for (size_t j = 0; j < KN_TRANSPOSE_ROWS; j++)
         for (size_t i = 0; i < filled; i++) {
             int8_t q = j < rows && i < k ? src[j * stride + i] : 0;
-            panel[(i / 4 * KN_INT8_COLUMNS + j) * 4 + i % 4] = q;
+            to[(i / 4 * KN_INT8_COLUMNS + j) * 4 + i % 4] = q;
             sums[j] += 128 * q;
         }
 }
@@ -576,6 +578,8 @@ void kn_kernels_init_reference(kn_kernels *k) {
         .round_int8 = round_int8,
         .weigh_rows = weigh_rows,
         .int8_zero = 128,
+        .int8_bytes = 1,
+        .int8_columns = KN_INT8_COLUMNS,
         .scale_int8 = scale_int8,
         .to_int8 = to_int8,
         .transpose_int8 = transpose_int8,

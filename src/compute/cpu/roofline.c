@@ -39,6 +39,8 @@ CHAINS_OF(fma_avx2, KN_TARGET("avx2,fma") static, __m256, _mm256_setzero_ps(), 2
           _mm256_fmadd_ps(x, _mm256_set1_ps(0.5f), _mm256_set1_ps(1)))
 CHAINS_OF(fma_avx512, KN_TARGET("avx512f") static, __m512, _mm512_setzero_ps(), 2 * 16,
           _mm512_fmadd_ps(x, _mm512_set1_ps(0.5f), _mm512_set1_ps(1)))
+CHAINS_OF(int8_avx2, KN_TARGET("avx2") static, __m256i, _mm256_setzero_si256(), 2 * 16,
+          _mm256_add_epi32(_mm256_madd_epi16(x, _mm256_set1_epi16(3)), _mm256_set1_epi16(-3)))
 CHAINS_OF(bf16_avx512, KN_TARGET("avx512f,avx512bf16") static, __m512, _mm512_setzero_ps(), 2 * 32,
           _mm512_dpbf16_ps(x, _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(-1)),
                            _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1))))
@@ -140,6 +142,7 @@ static const struct source {
 } sources[] = {
 #if defined(__x86_64__)
     { KN_UNIT_FMA, "avx2", always, fma_avx2 },
+    { KN_UNIT_INT8, "avx2", always, int8_avx2 },
     { KN_UNIT_FMA, "avx512", always, fma_avx512 },
     { KN_UNIT_BF16, "avx512bf16", has_bf16, bf16_avx512 },
     { KN_UNIT_INT8, "avx512vnni", has_int8, int8_avx512 },
@@ -238,7 +241,8 @@ void kn_roofline_measure(kn_roofline *l, double per_second[KN_UNIT_COUNT]) {
         per_second[u] = 0;
     for (size_t i = 0; i < KN_COUNT(sources); i++) {
         const struct source *s = &sources[i];
-        if (tier < tier_number(s->tier) || !s->is_here())
+        if (tier < tier_number(s->tier) || !s->is_here() ||
+            (s->unit == KN_UNIT_INT8 && !l->device->kernels.int8)) /* though an earlier tier uses it */
             continue;
         struct burst b = { l, s->burst, MEMORY_BYTES / sizeof *l->memory / threads };
         memset(l->best, 0, threads * sizeof *l->best);

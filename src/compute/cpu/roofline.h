@@ -9,7 +9,7 @@
 typedef enum kn_unit {
     KN_UNIT_FMA,      /* float32, fused multiply-add */
     KN_UNIT_BF16,     /* products of pairs of bfloat16, summed in float32 */
-    KN_UNIT_INT8,     /* products of four 8-bit integers, summed in 32 bits */
+    KN_UNIT_INT8,     /* products of four 8-bit integers, or of two as 16-bit ones, summed in 32 bits */
     KN_UNIT_AMX_BF16, /* the same on tiles, with operands that are there already */
     KN_UNIT_AMX_INT8,
     KN_UNIT_READ,   /* memory far beyond the caches, in order */

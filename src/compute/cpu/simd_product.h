@@ -20,6 +20,22 @@ static KN_ALWAYS_INLINE void put_sums(plus_fn *plus, vec sum, float *c, size_t a
     v_put(c + at, sum, n - at);
 }
 
+/* One word further. Made in this order, nothing but the sums has to be kept for long. */
+static KN_ALWAYS_INLINE void tile_step(size_t rows, size_t vectors, multiply_add_fn *multiply_add, const uint8_t *a,
+                                       const uint8_t *panel, vec sum[TILE_ROWS][TILE_VECTORS]) {
+    vec b[TILE_VECTORS];
+    KN_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        b[v] = TILE_ORDERED(v_load(panel + v * LANES * WORD));
+    KN_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        vec x = TILE_ORDERED(v_spread(a + i * ROW_BYTES));
+        KN_UNROLL
+        for (size_t v = 0; v < vectors; v++)
+            sum[i][v] = TILE_ORDERED(multiply_add(x, b[v], sum[i][v]));
+    }
+}
+
 /* `rows` and `vectors` are constants wherever this is used, so that the sums are registers. */
 static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *multiply_add, plus_fn *plus,
                                   const uint8_t *a, size_t k, const uint8_t *panel, float *c, size_t c_stride, size_t n,
@@ -33,24 +49,22 @@ static KN_ALWAYS_INLINE void tile(size_t rows, size_t vectors, multiply_add_fn *
             sum[i][v] = v_zero();
         }
     }
+    bool whole_lines = TILE_UNROLLED && rows == TILE_ROWS && vectors == TILE_VECTORS;
     for (const uint8_t *end = a + k * WORD; a < end;) {
         KN_UNROLL
         for (size_t i = 0; i < rows; i++)
             __builtin_prefetch(a + (TILE_ROWS + i) * ROW_BYTES); /* the next rows, which may be far away */
-        const uint8_t *line = a + KN_MIN(LINE * WORD, (size_t)(end - a));
-        for (; a < line; a += WORD, panel += COLUMNS * WORD) {
-            vec b[TILE_VECTORS];
+        size_t line = KN_MIN(LINE * WORD, (size_t)(end - a));
+        if (whole_lines && line == LINE * WORD) { /* counting and jumping would take a tenth of the instructions */
             KN_UNROLL
-            for (size_t v = 0; v < vectors; v++)
-                b[v] = v_load(panel + v * LANES * WORD);
-            KN_UNROLL
-            for (size_t i = 0; i < rows; i++) {
-                vec x = v_spread(a + i * ROW_BYTES);
-                KN_UNROLL
-                for (size_t v = 0; v < vectors; v++)
-                    sum[i][v] = multiply_add(x, b[v], sum[i][v]);
-            }
+            for (size_t p = 0; p < LINE * WORD; p += WORD)
+                tile_step(rows, vectors, multiply_add, a + p, panel + p * COLUMNS, sum);
+        } else {
+            for (size_t p = 0; p < line; p += WORD)
+                tile_step(rows, vectors, multiply_add, a + p, panel + p * COLUMNS, sum);
         }
+        a += line;
+        panel += line * COLUMNS;
     }
     KN_UNROLL
     for (size_t i = 0; i < rows; i++) {

@@ -10,11 +10,21 @@
 enum {
     LANES = 8,
     TILE_ROWS = 6,
-    TILE_VECTORS = 2
-}; /* 12 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
+    TILE_VECTORS = 2, /* 12 sums, 2 panel vectors and 1 row element: 15 of 16 registers */
+    TILE_UNROLLED = true
+};
 
 typedef __m256 vec;
 typedef __m256i ivec; /* as many whole numbers of 32 bits */
+
+/* x as it is, made no later than here: gcc puts sums that it delays on the stack. clang delays none. */
+static inline vec v_ordered(vec x) {
+#if !defined(__clang__)
+    KN_USE_VECTOR(x);
+#endif
+    return x;
+}
+#define TILE_ORDERED(x) v_ordered(x)
 
 static inline vec v_zero(void) {
     return _mm256_setzero_ps();
@@ -25,9 +35,9 @@ static inline vec v_set(float x) {
 }
 
 static inline vec v_spread(const void *p) { /* the 32 bits there, in every lane */
-    int32_t word;
+    float word;
     memcpy(&word, p, sizeof word);
-    return _mm256_castsi256_ps(_mm256_set1_epi32(word));
+    return _mm256_set1_ps(word);
 }
 
 static inline vec v_load(const void *p) {
@@ -55,6 +65,14 @@ static inline vec v_add(vec a, vec b) {
 
 static inline vec v_sub(vec a, vec b) {
     return _mm256_sub_ps(a, b);
+}
+
+static inline vec v_add_int(vec a, vec b) { /* of lanes that hold whole numbers */
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+
+static inline vec v_difference(vec a, vec b) { /* of whole numbers, as a float */
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
 static inline vec v_mul(vec a, vec b) {

@@ -11,8 +11,10 @@
 enum {
     LANES = 16,
     TILE_ROWS = 6,
-    TILE_VECTORS = 4
-}; /* 24 sums, 4 panel vectors and 1 row element: 29 of 32 registers */
+    TILE_VECTORS = 4, /* 24 sums, 4 panel vectors and 1 row element: 29 of 32 registers */
+    TILE_UNROLLED = false
+};
+#define TILE_ORDERED(x) (x)
 
 typedef __m512 vec;
 typedef __m512i ivec; /* as many whole numbers of 32 bits */

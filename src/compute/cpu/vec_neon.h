@@ -11,8 +11,10 @@
 enum {
     LANES = 8,
     TILE_ROWS = 4,
-    TILE_VECTORS = 2
-}; /* 8 sums, 2 panel vectors and 4 row elements, of two registers or one: 24 of 32; six rows spill */
+    TILE_VECTORS = 2, /* 8 sums, 2 panel vectors, 4 row elements, of two registers or one: 24 of 32; six rows spill */
+    TILE_UNROLLED = false
+};
+#define TILE_ORDERED(x) (x)
 
 typedef struct vec {
     float32x4_t low, high;
