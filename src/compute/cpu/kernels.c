@@ -1,5 +1,6 @@
 #include "compute/cpu/kernels.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,17 +153,36 @@ static bool read_asked(int *ret, kn_error *err) {
     return kn_fail(err, KN_E_USAGE, "KUNO_CPU is '%s'; known are %s", kn_quote_z(asked).text, known.data);
 }
 
+/* The best of the first `count` tiers that is here. */
+static int best_tier(int count) {
+    int best = count - 1;
+    while (!tiers[best].is_here())
+        best--;
+    return best;
+}
+
+/* Probed once per process, so that everything in it computes alike, and pictures are resized without a probe each. */
+static kn_kernels fastest;
+static pthread_once_t fastest_is_known = PTHREAD_ONCE_INIT;
+
+static void find_fastest(void) {
+    int best = best_tier(KN_COUNT(tiers));
+    kn_kernels_init(&fastest, best);
+    while (fastest.narrow && !narrow_pays(&fastest))
+        kn_kernels_init(&fastest, --best);
+    if (fastest.int8)
+        fastest.int8 = int8_pays(&fastest);
+}
+
 bool kn_kernels_choose(kn_kernels *ret, kn_error *err) {
     int asked = -1;
     if (!read_asked(&asked, err))
         return false;
-    int best = asked >= 0 ? asked : (int)KN_COUNT(tiers) - 1;
-    while (!tiers[best].is_here())
-        best--;
-    kn_kernels_init(ret, best);
-    while (asked < 0 && ret->narrow && !narrow_pays(ret))
-        kn_kernels_init(ret, --best);
-    if (asked < 0 && ret->int8)
-        ret->int8 = int8_pays(ret);
+    if (asked >= 0) {
+        kn_kernels_init(ret, best_tier(asked + 1));
+        return true;
+    }
+    pthread_once(&fastest_is_known, find_fastest);
+    *ret = fastest;
     return true;
 }
