@@ -123,11 +123,11 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
         return false;
     if (known.text[0])
         return show_again(v, s, &known, err);
-    if (kn_store_free_bytes(s) < DISK_NEEDED)
-        return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
         return false;
-    bool ok = check_blocking(v, &p.plan) && add_job(v, s, request, &p, wish, &body, err);
+    const char *room = p.request.output.save_to_gallery ? "gallery" : "results";
+    bool ok = check_blocking(v, &p.plan) && kn_store_takes(s, room, DISK_NEEDED, err) &&
+              add_job(v, s, request, &p, wish, &body, err);
     kn_prepared_free(&p);
     return ok;
 }

@@ -114,7 +114,8 @@ static bool deny_failure(kn_visit *v, const json_t *job, kn_error *err) {
     } rows[] = { { KN_TASK_MISSING_MODEL, 409 },
                  { KN_TASK_INPUT_INVALID, 422 },
                  { KN_TASK_ISOLATION_MISSING, 503 },
-                 { KN_TASK_DISK_FULL, 507 } };
+                 { KN_TASK_DISK_FULL, 507 },
+                 { KN_TASK_STORAGE_READONLY, 507 } };
     const json_t *error = json_object_get(job, "error");
     const char *state = json_string_value(json_object_get(job, "state"));
     const char *code = json_string_value(json_object_get(error, "code"));
