@@ -199,10 +199,12 @@ bool kn_visit_read_key(kn_visit *v, const char *route) {
     return good;
 }
 
+const kn_problem kn_stopping = { .status = 503, .code = "stopping", .title = "The service is about to end" };
+
 bool kn_visit_is_too_late(kn_visit *v) {
     if (!kn_queue_is_stopping(v->studio->queue))
         return false;
-    kn_visit_refuse(v, 503, "stopping", "The service is about to end", NULL, NULL);
+    kn_visit_refuse(v, 503, kn_stopping.code, kn_stopping.title, NULL, NULL);
     return true;
 }
 
@@ -309,12 +311,13 @@ static void time_is_over(kn_timer *t) {
 
 static void event_came(kn_watch_events *w, const kn_event *event) {
     kn_visit *v = KN_HOLDER(w, kn_visit, watch);
-    if (kn_event_is_last_of_job(event->kind) && !strcmp(event->subject, v->part[1]))
+    bool ended = kn_event_is_last_of_job(event->kind) && !strcmp(event->subject, v->part[1]);
+    if (ended || kn_queue_is_over(v->studio->queue))
         look_again(v);
 }
 
 static void after_get_job(kn_visit *v) {
-    if (v->x && v->number && !has_ended(v->json)) {
+    if (v->x && v->number && !has_ended(v->json) && !kn_queue_is_over(v->studio->queue)) {
         kn_visit_waits(v);
         v->watch.came = event_came;
         v->timer.fired = time_is_over;

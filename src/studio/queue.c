@@ -30,6 +30,7 @@ struct kn_queue {
     step step;
     bool wanted; /* there may be another job since the last look */
     bool rests, stopping, closing;
+    bool cut; /* what is still being drawn is not waited for any more */
     void (*stopped)(void *ctx);
     void *stop_ctx;
 
@@ -752,7 +753,25 @@ void kn_queue_stop(kn_queue *q, bool cancel, void (*stopped)(void *ctx), void *c
         cancel_now(q);
     else
         put_off_what_waits(q);
+    kn_studio_tell(q->studio, KN_EVENT_ENGINE_UPDATED, "", kn_studio_engine_json(q->studio));
     tell_if_stopped(q);
+}
+
+void kn_queue_cut(kn_queue *q) {
+    if (!q->stopping || q->step != COMPUTING)
+        return;
+    q->cut = true;
+    q->studio->runner.cancel(q->studio->runner.ctx);
+    kn_studio_tell(q->studio, KN_EVENT_ENGINE_UPDATED, "", kn_studio_engine_json(q->studio));
+}
+
+bool kn_queue_is_over(const kn_queue *q) {
+    return q->stopping && q->step == IDLE;
+}
+
+bool kn_queue_leaves(const kn_queue *q, const char *job) {
+    const char *now = kn_queue_job(q);
+    return q->stopping && (q->cut || !now || strcmp(job, now) != 0);
 }
 
 bool kn_queue_is_stopping(const kn_queue *q) {

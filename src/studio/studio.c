@@ -242,6 +242,10 @@ void kn_studio_stop(kn_studio *s, bool cancel, void (*stopped)(void *ctx), void 
     kn_queue_stop(s->queue, cancel, stopped, ctx);
 }
 
+void kn_studio_cut(kn_studio *s) {
+    kn_queue_cut(s->queue);
+}
+
 json_t *kn_studio_engine_json(const kn_studio *s) {
     const char *state = kn_queue_is_busy(s->queue) ? "busy" : kn_queue_rests(s->queue) ? "stopped" : "ready";
     return json_pack("{s:s, s:s, s:{s:s, s:n, s:n, s:n}, s:s, s:n, s:b}", "state", state, "backend", s->runner.backend,
