@@ -158,8 +158,9 @@ static kn_optional fade_of(const struct job *j) {
     return fade;
 }
 
-static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
+static bool make_settings(struct job *j, const kn_model *m, kn_error *err) {
     const kn_image_recipe *r = j->asked;
+    const kn_model_choice *c = &m->choice;
     const kn_wish wish = {
         .prompt = r->prompt,
         .negative_prompt = r->negative_prompt,
@@ -179,9 +180,9 @@ static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err
         .inpaint = { .mask = r->mask.len ? &j->pictures[r->reference_count + 1] : NULL,
                      .fade = fade_of(j),
                      .outpaint = r->outpaint,
-                     .show_region = r->show_region },
+                     .show_region = r->show_region && kn_pipeline_sees(m->pipeline) },
     };
-    if (!kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &j->settings, err))
+    if (!kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &j->settings, err))
         return false;
     if (!r->seed_given)
         j->settings.recipe.seed &= INT64_MAX; /* so that it can be asked for again */
@@ -406,8 +407,10 @@ static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *file, k
     kn_image picture = { 0 };
     if (!read_pictures(j, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
-    if (!make_settings(j, &m->choice, err))
+    if (!make_settings(j, m, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_INVALID;
+    if (j->asked->reference_count && !kn_pipeline_check_sight(m->pipeline, err)) /* of its files, not of the recipe */
+        return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_MODEL_MISMATCH;
     if (!draw(j, m, &picture, err))
         return kn_job_code_of_error(err);
     if (j->asked->opaque)
