@@ -279,6 +279,17 @@ class Pictures(unittest.TestCase):
                 steps = [abs(a - b) for y in range(height) for a, b in zip(pixel(soft, x, y), motley(x, y))]
                 self.assertLessEqual(max(steps), 255 / 51 + 1)
 
+    def test_a_part_of_a_few_pixels_is_drawn_anew_in_a_large_picture_too(self):
+        width, height = 4112, 96
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            for left, top in ((1607, 39), (1623, 55), (2055, 23)):
+                part = {(x, y) for x in (left, left + 1) for y in (top, top + 1)}
+                mask = coloured(width, height, lambda x, y: (b"\xff" if (x, y) in part else b"\0") * 3)
+                inputs = [source, {"input_id": rig.upload(mask), "role": "mask"}]
+                picture = rig.drawn("A boat.", inputs=inputs, feather=0)
+                self.assertLessEqual(changed(picture, width, height), part)
+
     def test_a_large_picture_is_drawn_on_at_its_sides_and_stays(self):
         width, height, left, bottom = 4000, 90, 112, 6  # with them longer than the built-in model can work on
         with Serve() as rig:
