@@ -49,9 +49,8 @@ bool kn_store_move(const kn_store *s, const char *room, const char *name, const 
     char *from = NULL, *into = NULL, *folder = NULL;
     bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err) &&
               kn_store_path(s, ".", to, &folder, err);
-    if (ok)
-        mkdir(folder, 0700); /* if that fails for another reason than that it is there, so does the next */
-    if (ok && rename(from, into) != 0 && errno != ENOENT)
+    bool moved = ok && (mkdir(folder, 0700) == 0 || errno == EEXIST) && rename(from, into) == 0;
+    if (ok && !moved && errno != ENOENT)
         ok = kn_fail(err, kn_code_of_write(errno, KN_E_IO), "a file of the %s cannot be moved: %s", room,
                      strerror(errno));
     free(from);

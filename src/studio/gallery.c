@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/date.h"
@@ -612,12 +613,21 @@ static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
            last_place(s, &after, err) && (after <= before || arrange_rows(s, err));
 }
 
+/* It is made when something comes into it. */
+static bool empty_trash(kn_store *s, time_t before, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", KN_STORE_TRASH, &path, err))
+        return false;
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return !there || kn_store_each(s, KN_STORE_TRASH, expire, &before, err);
+}
+
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
     ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
-           kn_store_each(s, "results", check_result, NULL, err) &&
-           kn_store_each(s, KN_STORE_TRASH, expire, &before, err);
+           kn_store_each(s, "results", check_result, NULL, err) && empty_trash(s, before, err);
 }

@@ -220,7 +220,7 @@ static void sweep(const char *folder) {
         closedir(d);
 }
 
-static const char *const rooms[] = { ".", "inputs", "gallery", KN_STORE_TRASH, "results", "thumbnails" };
+static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", KN_STORE_TRASH };
 
 /* What earlier versions have deleted lay beside the gallery. On another disk than the gallery's it stays there. */
 static bool take_old_trash(const kn_store *s, kn_error *err) {
@@ -235,7 +235,7 @@ static bool take_old_trash(const kn_store *s, kn_error *err) {
 
 static bool make_folders(const kn_store *s, kn_error *err) {
     bool ok = make_folder(s->folder, err);
-    for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
+    for (size_t i = 0; ok && i < KN_COUNT(rooms) - 1; i++) { /* the trash is made when there is something for it */
         char *path;
         ok = kn_store_path(s, ".", rooms[i], &path, err) && make_folder(path, err);
         if (ok)

@@ -286,14 +286,14 @@ static void a_link_in_the_place_of_a_file_is_none(void **state) {
     kn_buf_init(&text, 100);
     char *link = NULL, *target = NULL;
     kn_store *s = open_store();
-    GOOD(kn_store_write(s, KN_STORE_TRASH, "secret", "secret", 6, &err));
-    GOOD(kn_store_path(s, KN_STORE_TRASH, "secret", &target, &err));
+    GOOD(kn_store_write(s, "results", "secret", "secret", 6, &err));
+    GOOD(kn_store_path(s, "results", "secret", &target, &err));
     GOOD(kn_store_path(s, "gallery", "a.png", &link, &err));
     assert_int_equal(symlink(target, link), 0);
     REFUSED(kn_store_read(s, "gallery", "a.png", 100, &text, &err), KN_E_NOT_FOUND);
     assert_int_equal(text.len, 0);
     assert_false(kn_store_has(s, "gallery", "a.png"));
-    assert_true(kn_store_has(s, KN_STORE_TRASH, "secret"));
+    assert_true(kn_store_has(s, "results", "secret"));
     free(link);
     free(target);
     kn_store_close(s);
