@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 CLONE_NEWNS, CLONE_NEWUSER, MS_REC, MS_PRIVATE = 0x20000, 0x10000000, 0x4000, 0x40000
-MS_REMOUNT, MNT_DETACH = 0x20, 2
+MS_RDONLY, MS_REMOUNT, MNT_DETACH = 1, 0x20, 2
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -63,6 +63,11 @@ class Disk:
     def limit_files(self, count):
         """There are no more than so many, whatever room there is; 0: no limit."""
         checked(LIBC.mount(b"kuno", os.fsencode(self.folder), b"tmpfs", MS_REMOUNT, f"nr_inodes={count}".encode()))
+
+    def protect(self, protects=True):
+        """Nothing may be written there, until it may again; while no file there is open for writing."""
+        flags = MS_REMOUNT | (MS_RDONLY if protects else 0)
+        checked(LIBC.mount(b"kuno", os.fsencode(self.folder), b"tmpfs", flags, None))
 
 
 class DiskCase(unittest.TestCase):

@@ -27,6 +27,8 @@ export default {
     "problem.offline": "The service cannot be reached.",
     "problem.queue_full": "The queue is full. Wait for a job to end, or cancel one.",
     "problem.disk_full": "The disk is nearly full. Make room, then try again.",
+    "problem.storage_readonly":
+        "Nothing may be written there. Mount the disk for writing, or let Kuno's user write there.",
     "problem.stopping": "The service is about to end.",
     "problem.too_many_failures": "Too many wrong tokens. Wait some seconds.",
     "problem.unauthorized": "This page has no session any more.",

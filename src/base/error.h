@@ -21,6 +21,8 @@ typedef enum kn_code {
     KN_E_UNSUPPORTED, /* input is understood and not supported */
     KN_E_USAGE,       /* the request contradicts itself or the model */
     KN_E_OUTPUT,      /* the result cannot be written where it was wanted */
+    KN_E_FULL,        /* there is no room left for what is to be written */
+    KN_E_READONLY,    /* nothing may be written there: by the file system, or by its rights */
     KN_E_NUMERIC,     /* a computation gave NaN or infinity */
     KN_E_CANCELLED,   /* somebody asked to stop */
 } kn_code;

@@ -116,6 +116,23 @@ bool kn_path_is_within(const char *path, const char *folder) {
     return strncmp(path, folder, len) == 0 && (!path[len] || path[len] == '/');
 }
 
+kn_code kn_code_of_write(int error, kn_code other) {
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT: return KN_E_FULL;
+    case EROFS:
+    case EACCES:
+    case EPERM: return KN_E_READONLY;
+    default: return other;
+    }
+}
+
+/* By errno. */
+static bool fail_writing(kn_error *err, const char *what) {
+    int error = errno;
+    return kn_fail(err, kn_code_of_write(error, KN_E_OUTPUT), "%s: %s", what, strerror(error));
+}
+
 /* Splits a path into an open folder and a name in it. */
 static int open_folder_of(const char *path, const char **name, kn_error *err) {
     const char *slash = strrchr(path, '/');
@@ -133,7 +150,7 @@ static int open_folder_of(const char *path, const char **name, kn_error *err) {
     if (fd < 0 && errno == ENOENT)
         kn_fail(err, KN_E_OUTPUT, "its folder does not exist; make it first");
     else if (fd < 0)
-        kn_fail(err, KN_E_OUTPUT, "its folder cannot be opened: %s", strerror(errno));
+        fail_writing(err, "its folder cannot be opened");
     free(folder);
     return fd;
 }
@@ -253,7 +270,7 @@ bool kn_output_open(const char *path, bool clobber, kn_output *ret, kn_error *er
         return false;
     }
     if (!open_nameless(&o) && !make_temp(&o, open_temp)) {
-        kn_fail(err, KN_E_OUTPUT, "cannot be written: %s", strerror(errno));
+        fail_writing(err, "cannot be written");
         kn_output_drop(&o);
         return false;
     }
@@ -267,7 +284,7 @@ bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err) 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return kn_fail(err, KN_E_OUTPUT, "cannot be written: %s", strerror(errno));
+            return fail_writing(err, "cannot be written");
         p += n;
         len -= (size_t)n;
     }
@@ -282,7 +299,7 @@ bool kn_output_commit(kn_output *o, bool clobber, kn_error *err) {
     if (!ok && synced && errno == EEXIST)
         kn_fail(err, KN_E_OUTPUT, "%s", exists);
     else if (!ok)
-        kn_fail(err, KN_E_OUTPUT, "cannot be %s: %s", synced ? "named" : "written", strerror(errno));
+        fail_writing(err, synced ? "cannot be named" : "cannot be written");
     if (ok)
         fsync(o->dir_fd);
     kn_output_drop(o);

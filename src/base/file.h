@@ -65,6 +65,10 @@ bool kn_output_write(kn_output *o, const void *data, size_t len, kn_error *err);
 bool kn_output_commit(kn_output *o, bool clobber, kn_error *err);
 void kn_output_drop(kn_output *o);
 
+/* What it means that something could not be written, made, named or removed, by errno: KN_E_FULL, KN_E_READONLY, else
+ * `other`. */
+kn_code kn_code_of_write(int error, kn_code other);
+
 /* Whether a file is called so: if nobody writes it just now, a process was killed that did. */
 bool kn_output_is_unfinished(const char *name);
 

@@ -36,7 +36,7 @@ int kn_download_set_failed(kn_download *d, kn_fetch_problem problem, kn_code cod
 
 int kn_download_set_failed_disk(kn_download *d) {
     if (d->problem == KN_FETCH_FINE)
-        d->problem = d->err->code == KN_E_OUTPUT ? KN_FETCH_NO_SPACE : KN_FETCH_INTERNAL;
+        d->problem = kn_fetch_problem_of(d->err->code);
     return 0;
 }
 

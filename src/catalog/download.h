@@ -67,6 +67,9 @@ struct kn_download {
     kn_error *err;
 };
 
+/* What the disk has refused: the code of a failure of partial.h. */
+kn_fetch_problem kn_fetch_problem_of(kn_code code);
+
 /* Ends the download: always false. */
 #define kn_download_fail(d, problem, ...) kn_failed(kn_download_set_failed(d, problem, __VA_ARGS__))
 int kn_download_set_failed(kn_download *d, kn_fetch_problem problem, kn_code code, const char *fmt, ...)

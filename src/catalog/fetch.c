@@ -15,11 +15,29 @@
 enum { ATTEMPTS = 2, READ_BYTES = 1 << 20 };
 
 const char *const kn_fetch_problems[KN_FETCH_PROBLEMS] = {
-    [KN_FETCH_FINE] = "fine",       [KN_FETCH_OFFLINE] = "offline",   [KN_FETCH_DIFFERS] = "file_differs",
-    [KN_FETCH_BUSY] = "busy",       [KN_FETCH_NO_SPACE] = "no_space", [KN_FETCH_MOVED] = "moved",
-    [KN_FETCH_DENIED] = "denied",   [KN_FETCH_NETWORK] = "network",   [KN_FETCH_CORRUPT] = "hash_mismatch",
-    [KN_FETCH_STOPPED] = "stopped", [KN_FETCH_INTERNAL] = "internal",
+    [KN_FETCH_FINE] = "fine",
+    [KN_FETCH_OFFLINE] = "offline",
+    [KN_FETCH_DIFFERS] = "file_differs",
+    [KN_FETCH_BUSY] = "busy",
+    [KN_FETCH_NO_SPACE] = "no_space",
+    [KN_FETCH_MOVED] = "moved",
+    [KN_FETCH_DENIED] = "denied",
+    [KN_FETCH_NETWORK] = "network",
+    [KN_FETCH_CORRUPT] = "hash_mismatch",
+    [KN_FETCH_READONLY] = "storage_readonly",
+    [KN_FETCH_STOPPED] = "stopped",
+    [KN_FETCH_INTERNAL] = "internal",
 };
+
+kn_fetch_problem kn_fetch_problem_of(kn_code code) {
+    switch (code) {
+    case KN_E_FULL: return KN_FETCH_NO_SPACE;
+    case KN_E_READONLY: return KN_FETCH_READONLY;
+    case KN_E_OUTPUT: return KN_FETCH_DIFFERS;
+    case KN_E_USAGE: return KN_FETCH_BUSY;
+    default: return KN_FETCH_INTERNAL;
+    }
+}
 
 static bool fail(kn_fetch_result *r, kn_fetch_problem problem) {
     r->problem = problem;
@@ -138,7 +156,7 @@ static bool activate(kn_partial *part, kn_fetch_result *ret, kn_error *err) {
     if (kn_partial_activate(part, err))
         return true;
     if (err->code != KN_E_FORMAT)
-        return fail(ret, KN_FETCH_NO_SPACE);
+        return fail(ret, kn_fetch_problem_of(err->code));
     kn_partial_discard(part);
     return fail(ret, KN_FETCH_CORRUPT);
 }
@@ -162,9 +180,9 @@ static bool fetch_and_check(const kn_fetch *f, kn_partial *part, kn_fetch_result
 static bool fetch(const kn_fetch *f, int dir_fd, kn_fetch_result *ret, kn_error *err) {
     kn_partial part;
     if (!kn_partial_open(dir_fd, f->artifact->name, f->artifact->bytes, &part, err))
-        return fail(ret, err->code == KN_E_USAGE ? KN_FETCH_BUSY : KN_FETCH_NO_SPACE);
+        return fail(ret, kn_fetch_problem_of(err->code));
     bool was_new = part.is_new;
-    bool ok = kn_partial_reserve(&part, err) || fail(ret, KN_FETCH_NO_SPACE);
+    bool ok = kn_partial_reserve(&part, err) || fail(ret, kn_fetch_problem_of(err->code));
     if (!ok && was_new)
         kn_partial_discard(&part);
     ok = ok && fetch_and_check(f, &part, ret, err);
@@ -177,7 +195,7 @@ bool kn_fetch_run(const kn_fetch *f, kn_fetch_result *ret, kn_error *err) {
     *ret = (kn_fetch_result){ .problem = KN_FETCH_FINE };
     int dir_fd = kn_partial_folder(f->directory, f->artifact->folder, err);
     if (dir_fd < 0)
-        return fail(ret, KN_FETCH_NO_SPACE);
+        return fail(ret, kn_fetch_problem_of(err->code));
     bool is_there = kn_partial_size(dir_fd, f->artifact->name, &bytes);
     if (!is_there && !f->offline)
         return fetch(f, dir_fd, ret, err);

@@ -37,7 +37,8 @@ typedef enum kn_fetch_problem {
     KN_FETCH_OFFLINE,  /* it is not there, and no network may be used */
     KN_FETCH_DIFFERS,  /* a file of that name has other content; it was left alone */
     KN_FETCH_BUSY,     /* another process is at it */
-    KN_FETCH_NO_SPACE, /* the disk is full, or cannot be written */
+    KN_FETCH_NO_SPACE, /* the disk is full */
+    KN_FETCH_READONLY, /* nothing may be written there */
     KN_FETCH_MOVED,    /* the server has no such file, or one of another size */
     KN_FETCH_DENIED,   /* the server does not give it, or leads to where nothing is fetched from */
     KN_FETCH_NETWORK,  /* it could not be had, in spite of several tries */

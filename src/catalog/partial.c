@@ -10,19 +10,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 enum { PUBLIC_MODE = 0644, BLOCK_BYTES = 512 /* of st_blocks */ };
 
-static kn_code code_of(int error) {
-    return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS || error == EACCES || error == EPERM
-               ? KN_E_OUTPUT
-               : KN_E_IO;
-}
-
 static bool fail_errno(kn_error *err, const char *what) {
     int error = errno;
-    return kn_fail(err, code_of(error), "%s: %s", what, strerror(error));
+    /* EFBIG: the file system has no room for any file of that size */
+    kn_code code = kn_code_of_write(error, error == EFBIG ? KN_E_FULL : KN_E_IO);
+    return kn_fail(err, code, "%s: %s", what, strerror(error));
 }
 
 int kn_partial_folder(const char *root, const char *folder, kn_error *err) {
@@ -150,7 +147,7 @@ bool kn_partial_reserve(kn_partial *p, kn_error *err) {
     if (!kn_partial_space(p->dir_fd, p->name, p->bytes, &needed, &free_bytes, err))
         return false;
     if (needed > free_bytes)
-        return kn_fail(err, KN_E_OUTPUT, "needs %s more on the disk, %s are free", kn_bytes(needed).text,
+        return kn_fail(err, KN_E_FULL, "needs %s more on the disk, %s are free", kn_bytes(needed).text,
                        kn_bytes(free_bytes).text);
     /* Not every file system can promise space; there it shows while writing. The promise alone never shortens a file.
      */

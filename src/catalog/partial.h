@@ -32,7 +32,7 @@ void kn_partial_close(kn_partial *p); /* what there is stays */
 bool kn_partial_space(int dir_fd, const char *name, uint64_t bytes, uint64_t *ret_needed, uint64_t *ret_free,
                       kn_error *err);
 
-/* Gets all the space there will be need of. KN_E_OUTPUT: there is too little, and how much. */
+/* Gets all the space there will be need of. KN_E_FULL: there is too little, and how much. */
 bool kn_partial_reserve(kn_partial *p, kn_error *err);
 
 bool kn_partial_write(const kn_partial *p, uint64_t at, const void *data, size_t len, kn_error *err);

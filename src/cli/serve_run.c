@@ -57,6 +57,8 @@ static void end_if_all_ended(service *s) {
 static void gateway_ended(void *ctx) {
     service *s = ctx;
     s->gateway_ended = true;
+    if (!s->studio_ended)
+        kn_serve_studio_cut(s->studio);
     end_if_all_ended(s);
 }
 

@@ -18,7 +18,18 @@ struct kn_serve_studio {
     kn_api *api;
     kn_server *server;
     kn_mcp *mcp;
+    kn_loop *loop;
+    kn_timer drain;
+    void (*stopped)(void *ctx);
+    void *stop_ctx;
 };
+
+/* What is answered in the moment of the end is taken by its clients, too. */
+static void drain(kn_timer *t) {
+    kn_serve_studio *s = KN_HOLDER(t, kn_serve_studio, drain);
+    kn_api_end_streams(s->api);
+    kn_server_drain(s->server, s->stopped, s->stop_ctx);
+}
 
 static bool make_parts(kn_serve_studio *s, const kn_serve_studio_setup *setup, kn_error *err) {
     const kn_config *c = setup->config;
@@ -69,6 +80,8 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
     limits.yields = true;
     if (!s)
         return kn_fail_nomem(err, sizeof *s);
+    s->loop = setup->loop;
+    s->drain.fired = drain;
     if (!make_parts(s, setup, err) || !kn_server_new(s->http, &limits, &s->server, err) ||
         !kn_server_listen(s->server, &setup->config->studio, &kn_api_service, s->api, NULL, err) ||
         !make_mcp(s, &setup->config->studio, err)) {
@@ -79,14 +92,27 @@ bool kn_serve_studio_new(const kn_serve_studio_setup *setup, kn_serve_studio **r
     return true;
 }
 
+/* Maybe in the middle of an answer. */
+static void studio_has_stopped(void *ctx) {
+    kn_serve_studio *s = ctx;
+    kn_loop_timer_after(s->loop, &s->drain, 0);
+}
+
 void kn_serve_studio_stop(kn_serve_studio *s, void (*stopped)(void *ctx), void *ctx) {
+    s->stopped = stopped;
+    s->stop_ctx = ctx;
     kn_api_end_streams(s->api);
-    kn_studio_stop(s->studio, false, stopped, ctx);
+    kn_studio_stop(s->studio, false, studio_has_stopped, s);
+}
+
+void kn_serve_studio_cut(kn_serve_studio *s) {
+    kn_studio_cut(s->studio);
 }
 
 void kn_serve_studio_free(kn_serve_studio *s) {
     if (!s)
         return;
+    kn_loop_timer_close(s->loop, &s->drain);
     kn_server_free(s->server);
     kn_mcp_free(s->mcp);
     kn_image_runner_free(s->runner);

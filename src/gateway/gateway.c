@@ -11,7 +11,7 @@
 #include "gateway/managed.h"
 #include "gateway/room.h"
 
-enum { LINE_BYTES = 400 };
+enum { LINE_BYTES = 400, CUT_MS = 2000 };
 
 void kn_gateway_log(kn_gateway *g, const char *fmt, ...) {
     char line[LINE_BYTES];
@@ -70,10 +70,19 @@ static void lease_changed(void *ctx) {
     kn_gateway_settle(g);
 }
 
+static void cut_time_is_over(kn_timer *t) {
+    stop_now(KN_HOLDER(t, kn_gateway, stop_timer));
+}
+
 static void drain_time_is_over(kn_timer *t) {
     kn_gateway *g = KN_HOLDER(t, kn_gateway, stop_timer);
     kn_gateway_log(g, "what is still running is cut off after %d s", KN_DRAIN_MS / 1000);
-    stop_now(g);
+    if (!kn_images_cut(g->images)) {
+        stop_now(g);
+        return;
+    }
+    g->stop_timer.fired = cut_time_is_over;
+    kn_loop_timer_after(g->loop, &g->stop_timer, CUT_MS);
 }
 
 void kn_gateway_stop(kn_gateway *g, void (*stopped)(void *ctx), void *ctx) {

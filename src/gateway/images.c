@@ -498,6 +498,17 @@ void kn_images_serve(kn_images *m, kn_exchange *x, const kn_head *head) {
         m->bodies++;
 }
 
+bool kn_images_cut(kn_images *m) {
+    bool any = false;
+    for (picture *p = m->pictures; p; p = p->next) {
+        any = any || p->x;
+        refuse(p, &failures[KN_JOB_CANCELLED]);
+        if (p->draws)
+            kn_painter_cancel(m->g->painter);
+    }
+    return any;
+}
+
 bool kn_images_are_wanted(const kn_images *m) {
     return m->pictures != NULL;
 }

@@ -26,6 +26,9 @@ bool kn_images_are_meant(const kn_head *head);
 /* Takes over the exchange, whose client may use these routes. */
 void kn_images_serve(kn_images *m, kn_exchange *x, const kn_head *head);
 
+/* Nobody waits any longer for a picture: clients are told that the service stops. Whether there was one. */
+bool kn_images_cut(kn_images *m);
+
 /* Pictures whose clients have not been answered. */
 bool kn_images_are_wanted(const kn_images *m);
 

@@ -40,16 +40,46 @@ static bool is_opaque(const kn_image *rgba) {
     return true;
 }
 
-bool kn_mask_from_picture(const kn_image *rgba, kn_mask *ret, kn_error *err) {
+static bool is_white(const uint8_t *rgba, bool opaque) {
     enum { HALF = 128 };
+    return (opaque ? rgba[0] : 255 - rgba[3]) >= HALF;
+}
+
+bool kn_mask_from_picture(const kn_image *rgba, kn_mask *ret, kn_error *err) {
     if (!kn_mask_new(rgba->width, rgba->height, ret, err))
         return false;
     bool opaque = is_opaque(rgba);
-    for (size_t i = 0; i < count(ret); i++) {
-        const uint8_t *p = rgba->pixels + 4 * i;
-        ret->at[i] = (opaque ? p[0] : 255 - p[3]) >= HALF;
-    }
+    for (size_t i = 0; i < count(ret); i++)
+        ret->at[i] = is_white(rgba->pixels + 4 * i, opaque);
     return true;
+}
+
+/* Whether a latent sees this column or row of a side: it looks at the two in the middle of each cell, and the last one
+ * is also what stands in the padding. */
+static bool is_in_a_middle(uint32_t at, uint32_t side, uint32_t padded, uint32_t cell) {
+    uint32_t from_middle = at % cell + 1 - cell / 2; /* of the unsigned: 0 or 1 */
+    return from_middle <= 1 || (at == side - 1 && padded - cell / 2 > at);
+}
+
+unsigned kn_mask_lacks_of(const kn_image *rgba, uint32_t width, uint32_t height) {
+    static const struct {
+        uint32_t cell;
+        unsigned bit;
+    } grids[] = { { 8, KN_MASK_MISSES_CELLS_8 }, { 16, KN_MASK_MISSES_CELLS_16 } };
+    unsigned lacks = KN_MASK_LACKS_WHITE | KN_MASK_MISSES_CELLS_8 | KN_MASK_MISSES_CELLS_16;
+    bool opaque = is_opaque(rgba);
+    for (uint32_t y = 0; lacks && y < rgba->height; y++) {
+        for (uint32_t x = 0; lacks && x < rgba->width; x++) {
+            if (!is_white(rgba->pixels + 4 * ((size_t)y * rgba->width + x), opaque))
+                continue;
+            lacks &= ~(unsigned)KN_MASK_LACKS_WHITE;
+            for (size_t i = 0; i < KN_COUNT(grids); i++)
+                if (is_in_a_middle(x, rgba->width, width, grids[i].cell) &&
+                    is_in_a_middle(y, rgba->height, height, grids[i].cell))
+                    lacks &= ~grids[i].bit;
+        }
+    }
+    return lacks;
 }
 
 void kn_mask_invert(kn_mask *m) {

@@ -26,6 +26,15 @@ bool kn_mask_is_empty(const kn_mask *m); /* nothing would be drawn */
  * 128 of 255 on it is 1. */
 bool kn_mask_from_picture(const kn_image *rgba, kn_mask *ret, kn_error *err);
 
+/* Why a picture is of no use as such a mask, without making it: bits. Its white falls between cells where no latent
+ * with cells of so many pixels would have any of it (kn_mask_resize), once the mask is padded to width x height. */
+typedef enum kn_mask_lacks {
+    KN_MASK_LACKS_WHITE = 1,
+    KN_MASK_MISSES_CELLS_8 = 2,
+    KN_MASK_MISSES_CELLS_16 = 4,
+} kn_mask_lacks;
+unsigned kn_mask_lacks_of(const kn_image *rgba, uint32_t width, uint32_t height);
+
 void kn_mask_invert(kn_mask *m);
 
 /* Each value becomes the largest of a square that reaches so many pixels to every side. */

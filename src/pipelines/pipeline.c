@@ -334,9 +334,7 @@ static bool recipe_fits(const kn_job *j, kn_error *err) {
     size_t have = recipe->init_noise_count, need = (size_t)j->channels * j->h * j->w;
     if (recipe->init_noise && have != need)
         return kn_fail(err, KN_E_RANGE, "the given noise has %zu values, this size needs %zu", have, need);
-    if (recipe->reference_count > 0 && j->pipeline->blind.code != KN_OK)
-        return kn_fail(err, j->pipeline->blind.code, "%s", j->pipeline->blind.text);
-    return true;
+    return recipe->reference_count == 0 || kn_pipeline_check_sight(j->pipeline, err);
 }
 
 static bool find_mask(kn_job *j, kn_error *err) {
@@ -470,6 +468,10 @@ bool kn_pipeline_open(const kn_architecture *a, const kn_model_files *files, kn_
 
 bool kn_pipeline_sees(const kn_pipeline *p) {
     return p->stages->see && p->blind.code == KN_OK;
+}
+
+bool kn_pipeline_check_sight(const kn_pipeline *p, kn_error *err) {
+    return p->blind.code == KN_OK || kn_fail(err, p->blind.code, "%s", p->blind.text);
 }
 
 bool kn_pipeline_is_current(const kn_pipeline *p) {

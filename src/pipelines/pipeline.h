@@ -128,6 +128,8 @@ void kn_pipeline_close(kn_pipeline *p); /* NULL is fine */
 
 /* Whether it can be given reference pictures. */
 bool kn_pipeline_sees(const kn_pipeline *p);
+/* The same; if it is for want of a file, or for what is in it, the error says so. */
+bool kn_pipeline_check_sight(const kn_pipeline *p, kn_error *err);
 /* Whether the files of its networks are still those that it was opened with. */
 bool kn_pipeline_is_current(const kn_pipeline *p);
 

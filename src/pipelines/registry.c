@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "models/qwen_image21.h"
+#include "pipelines/job.h"
 #include "pipelines/krea2.h"
 #include "pipelines/qwen_image.h"
 #include "pipelines/qwen_image21.h"
@@ -113,6 +114,10 @@ const kn_architecture kn_architectures[] = {
       .stages = &kn_qwen_image_stages },
 };
 const size_t kn_architecture_count = KN_COUNT(kn_architectures);
+
+int kn_architecture_cell(const kn_architecture *a) {
+    return a->stages->vae->factor;
+}
 
 const kn_architecture *kn_architecture_find(const char *name) {
     for (size_t i = 0; i < kn_architecture_count; i++)

@@ -37,6 +37,8 @@ typedef struct kn_architecture {
 extern const kn_architecture kn_architectures[];
 extern const size_t kn_architecture_count;
 
+int kn_architecture_cell(const kn_architecture *a); /* pixels of a side for one place of its latents */
+
 const kn_architecture *kn_architecture_find(const char *name); /* NULL: unknown */
 const kn_variant *kn_variant_find(const kn_architecture *a, const char *name);
 

@@ -141,7 +141,7 @@ static bool check_order(kn_visit *v, kn_store *s, order *o, const kn_artifact **
         return kn_visit_deny(v, 409, "offline", "This service uses no network", "config.json says so");
     if (!check_directory(v, s, o, err) || !kn_artifact_space(*ret, o->directory, &needed, &free_bytes, err))
         return false;
-    return needed <= free_bytes || kn_fail(err, KN_E_OUTPUT, "%llu bytes more are needed, %llu are free",
+    return needed <= free_bytes || kn_fail(err, KN_E_FULL, "%llu bytes more are needed, %llu are free",
                                            (unsigned long long)needed, (unsigned long long)free_bytes);
 }
 

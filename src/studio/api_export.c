@@ -86,10 +86,10 @@ static bool work_write(kn_visit *v, kn_store *s, kn_error *err) {
     (void)s;
     kn_copy *c = v->copy;
     char *path = NULL;
-    if (!kn_gallery_export(c->directory, c->name, c->bytes.data, c->bytes.len, &path, err)) {
-        bool taken = strstr(err->text, "exists already");
-        return taken ? kn_visit_deny(v, 409, "file_exists", "A file of this name is there already", NULL) : false;
-    }
+    if (!kn_gallery_export(c->directory, c->name, c->bytes.data, c->bytes.len, &path, err))
+        return err->code == KN_E_USAGE
+                   ? kn_visit_deny(v, 409, "file_exists", "A file of this name is there already", NULL)
+                   : false;
     c->written = true;
     v->status = 201;
     v->json = json_pack("{s:s, s:I}", "path", path, "bytes", (json_int_t)c->bytes.len);

@@ -123,11 +123,11 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
         return false;
     if (known.text[0])
         return show_again(v, s, &known, err);
-    if (kn_store_free_bytes(s) < DISK_NEEDED)
-        return kn_fail(err, KN_E_OUTPUT, "less than 64 MiB are free");
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
         return false;
-    bool ok = check_blocking(v, &p.plan) && add_job(v, s, request, &p, wish, &body, err);
+    const char *room = p.request.output.save_to_gallery ? "gallery" : "results";
+    bool ok = check_blocking(v, &p.plan) && kn_store_takes(s, room, DISK_NEEDED, err) &&
+              add_job(v, s, request, &p, wish, &body, err);
     kn_prepared_free(&p);
     return ok;
 }
@@ -199,10 +199,12 @@ bool kn_visit_read_key(kn_visit *v, const char *route) {
     return good;
 }
 
+const kn_problem kn_stopping = { .status = 503, .code = "stopping", .title = "The service is about to end" };
+
 bool kn_visit_is_too_late(kn_visit *v) {
     if (!kn_queue_is_stopping(v->studio->queue))
         return false;
-    kn_visit_refuse(v, 503, "stopping", "The service is about to end", NULL, NULL);
+    kn_visit_refuse(v, 503, kn_stopping.code, kn_stopping.title, NULL, NULL);
     return true;
 }
 
@@ -309,12 +311,13 @@ static void time_is_over(kn_timer *t) {
 
 static void event_came(kn_watch_events *w, const kn_event *event) {
     kn_visit *v = KN_HOLDER(w, kn_visit, watch);
-    if (kn_event_is_last_of_job(event->kind) && !strcmp(event->subject, v->part[1]))
+    bool ended = kn_event_is_last_of_job(event->kind) && !strcmp(event->subject, v->part[1]);
+    if (ended || kn_queue_is_over(v->studio->queue))
         look_again(v);
 }
 
 static void after_get_job(kn_visit *v) {
-    if (v->x && v->number && !has_ended(v->json)) {
+    if (v->x && v->number && !has_ended(v->json) && !kn_queue_is_over(v->studio->queue)) {
         kn_visit_waits(v);
         v->watch.came = event_came;
         v->timer.fired = time_is_over;

@@ -305,7 +305,7 @@ static bool work_diagnostics(kn_visit *v, kn_store *s, kn_error *err) {
                                                    "Check its rights and the disk"));
     json_array_append_new(checks, room ? check("disk_space", "ok", "There is disk space", NULL)
                                        : check("disk_space", "warning", "Less than 1 GiB is free",
-                                               "Delete pictures, or empty the trash folder"));
+                                               "Delete pictures, or empty the gallery's .trash"));
     json_array_append_new(checks, v->studio->damaged
                                       ? check("database", "warning", "The database was damaged and has been begun anew",
                                               "The old one lies beside it; the gallery is complete")

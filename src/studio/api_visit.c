@@ -119,7 +119,9 @@ static void answer_error(kn_visit *v) {
         { KN_E_RANGE, 422, "member_invalid", "A member of the body is not as it should be" },
         { KN_E_FORMAT, 422, "member_invalid", "A member of the body is not as it should be" },
         { KN_E_UNSUPPORTED, 422, "unsupported", "This is not supported" },
-        { KN_E_OUTPUT, 507, "disk_full", "Not enough disk space" },
+        { KN_E_FULL, 507, "disk_full", "Not enough disk space" },
+        { KN_E_READONLY, 507, "storage_readonly", KN_STORE_READONLY },
+        { KN_E_OUTPUT, 503, "storage_busy", "The studio's storage cannot be used at the moment" },
         { KN_E_IO, 503, "storage_busy", "The studio's storage cannot be used at the moment" },
         { KN_E_NOMEM, 503, "out_of_memory", "Memory is short" },
     };

@@ -161,7 +161,8 @@ bool kn_visit_hash(const kn_visit *v, const char *json, size_t len, kn_sha256 *r
  * set; else *ret is empty. Answers itself where the body is another one. */
 bool kn_visit_find_replayed(kn_visit *v, kn_store *s, const kn_sha256 *body, const char *where, kn_id *ret,
                             kn_error *err);
-bool kn_visit_is_too_late(kn_visit *v); /* the service ends: it is answered */
+bool kn_visit_is_too_late(kn_visit *v); /* the service ends: it is answered with … */
+extern const kn_problem kn_stopping;
 
 /* ---- how pictures were made: api_inspect.c ---- */
 

@@ -46,12 +46,16 @@ bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t
 }
 
 bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err) {
-    char *from = NULL, *into = NULL;
-    bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err);
-    if (ok && rename(from, into) != 0 && errno != ENOENT)
-        ok = kn_fail(err, errno == ENOSPC ? KN_E_OUTPUT : KN_E_IO, "a file cannot be moved: %s", strerror(errno));
+    char *from = NULL, *into = NULL, *folder = NULL;
+    bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err) &&
+              kn_store_path(s, ".", to, &folder, err);
+    bool moved = ok && (mkdir(folder, 0700) == 0 || errno == EEXIST) && rename(from, into) == 0;
+    if (ok && !moved && errno != ENOENT)
+        ok = kn_fail(err, kn_code_of_write(errno, KN_E_IO), "a file of the %s cannot be moved: %s", room,
+                     strerror(errno));
     free(from);
     free(into);
+    free(folder);
     return ok;
 }
 

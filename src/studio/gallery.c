@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/date.h"
@@ -349,8 +350,9 @@ static bool move_to_trash(kn_store *s, const char *id, bool keep_file, kn_error 
     if (!kn_gallery_find(s, id, &r, err))
         return false;
     bool ok = kn_store_begin(s, err);
-    if (ok && !kn_store_end(s, forget_row(s, id, err) && move_files(s, &r, keep_file, room, "trash", err), err)) {
-        move_files(s, &r, keep_file, "trash", room, NULL); /* the row is there as before */
+    if (ok &&
+        !kn_store_end(s, forget_row(s, id, err) && move_files(s, &r, keep_file, room, KN_STORE_TRASH, err), err)) {
+        move_files(s, &r, keep_file, KN_STORE_TRASH, room, NULL); /* the row is there as before */
         ok = false;
     }
     if (ok)
@@ -364,6 +366,11 @@ bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *er
            (kn_store_makes_room(s, err) && move_to_trash(s, id, keep_file, err));
 }
 
+static bool is_taken(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
                        kn_error *err) {
     kn_output o;
@@ -372,11 +379,14 @@ bool kn_gallery_export(const char *folder, const char *name, const void *data, s
         return false;
     if (asprintf(&path, "%s/%s", folder, name) < 0)
         return kn_fail_nomem(err, strlen(folder));
-    bool ok = kn_output_open(path, false, &o, err);
+    kn_error why = { 0 };
+    bool ok = kn_output_open(path, false, &o, &why);
     if (ok) {
-        ok = kn_output_write(&o, data, len, err) && kn_output_commit(&o, false, err);
+        ok = kn_output_write(&o, data, len, &why) && kn_output_commit(&o, false, &why);
         kn_output_drop(&o);
     }
+    if (!ok)
+        kn_fail(err, why.code == KN_E_OUTPUT && is_taken(path) ? KN_E_USAGE : why.code, "%s", why.text);
     if (ok)
         *ret_path = path;
     else
@@ -540,10 +550,10 @@ static bool expire(void *ctx, kn_store *s, const char *name, kn_error *err) {
     const time_t *before = ctx;
     char *path;
     struct stat st;
-    if (!kn_store_path(s, "trash", name, &path, err))
+    if (!kn_store_path(s, KN_STORE_TRASH, name, &path, err))
         return false;
     if (stat(path, &st) == 0 && KN_MAX(st.st_ctim.tv_sec, st.st_mtim.tv_sec) < *before)
-        kn_store_remove(s, "trash", name);
+        kn_store_remove(s, KN_STORE_TRASH, name);
     free(path);
     return true;
 }
@@ -603,11 +613,21 @@ static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
            last_place(s, &after, err) && (after <= before || arrange_rows(s, err));
 }
 
+/* It is made when something comes into it. */
+static bool empty_trash(kn_store *s, time_t before, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", KN_STORE_TRASH, &path, err))
+        return false;
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return !there || kn_store_each(s, KN_STORE_TRASH, expire, &before, err);
+}
+
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
     ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
-           kn_store_each(s, "results", check_result, NULL, err) && kn_store_each(s, "trash", expire, &before, err);
+           kn_store_each(s, "results", check_result, NULL, err) && empty_trash(s, before, err);
 }

@@ -43,7 +43,8 @@ bool kn_gallery_change(kn_store *s, const char *id, kn_record_patch *patch, kn_r
 /* To the trash, from which it goes after KN_TRASH_DAYS. keep_file: the picture itself stays where it is. */
 bool kn_gallery_delete(kn_store *s, const char *id, bool keep_file, kn_error *err);
 
-/* A copy in a folder of the machine's, which must be there; an existing file is never replaced. *ret_path: malloc. */
+/* A copy in a folder of the machine's, which must be there. KN_E_USAGE: something has that name already, and is never
+ * replaced. *ret_path: malloc. */
 bool kn_gallery_export(const char *folder, const char *name, const void *data, size_t len, char **ret_path,
                        kn_error *err);
 

@@ -436,7 +436,8 @@ static void tell_facts(look *l, const kn_image_result *result) {
                                    .has_alpha = result->is_transparent,
                                    .has_gain_map = result->has_gain_map,
                                    .has_damaged_map = result->has_damaged_map,
-                                   .icc_profile = result->icc_profile };
+                                   .icc_profile = result->icc_profile,
+                                   .mask_lacks = result->mask_lacks };
     l->looked(l->ctx, &facts, result->file, result->len, NULL);
 }
 

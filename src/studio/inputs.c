@@ -8,6 +8,7 @@
 #include "base/date.h"
 #include "base/json_form.h"
 #include "base/text.h"
+#include "image/mask.h"
 
 enum { SIDECAR_BYTES = 4096 };
 #define TIME_MAX ((uint64_t)1 << 50) /* milliseconds; far beyond any clock */
@@ -36,21 +37,22 @@ json_t *kn_input_json(const kn_input *i) {
 
 /* ---- what is known of one, as text ---- */
 
-enum { FORMAT, BYTES, WIDTH, HEIGHT, TURNED, ALPHA, GAIN_MAP, ICC, CREATED, NEEDED, DAMAGED_MAP = NEEDED };
+enum { FORMAT, BYTES, WIDTH, HEIGHT, TURNED, ALPHA, GAIN_MAP, ICC, CREATED, NEEDED, DAMAGED_MAP = NEEDED, MASK };
 static const char *const keys[] = {
-    [FORMAT] = "format",           [BYTES] = "bytes",   [WIDTH] = "width",
-    [HEIGHT] = "height",           [TURNED] = "turned", [ALPHA] = "alpha",
-    [GAIN_MAP] = "gain_map",       [ICC] = "icc",       [CREATED] = "created_ms",
-    [DAMAGED_MAP] = "damaged_map",
+    [FORMAT] = "format",           [BYTES] = "bytes",     [WIDTH] = "width",
+    [HEIGHT] = "height",           [TURNED] = "turned",   [ALPHA] = "alpha",
+    [GAIN_MAP] = "gain_map",       [ICC] = "icc",         [CREATED] = "created_ms",
+    [DAMAGED_MAP] = "damaged_map", [MASK] = "mask_lacks",
 };
 
 static char *write_facts(const kn_input *i) {
     const kn_input_facts *f = &i->facts;
-    json_t *j = json_pack("{s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s, s:I, s:b}", keys[FORMAT],
-                          kn_picture_formats[f->format], keys[BYTES], (json_int_t)i->bytes, keys[WIDTH], (int)f->width,
-                          keys[HEIGHT], (int)f->height, keys[TURNED], f->orientation_applied, keys[ALPHA], f->has_alpha,
-                          keys[GAIN_MAP], f->has_gain_map, keys[ICC], f->icc_profile.text, keys[CREATED],
-                          (json_int_t)i->created_ms, keys[DAMAGED_MAP], f->has_damaged_map);
+    json_t *j =
+        json_pack("{s:s, s:I, s:i, s:i, s:b, s:b, s:b, s:s, s:I, s:b, s:i}", keys[FORMAT],
+                  kn_picture_formats[f->format], keys[BYTES], (json_int_t)i->bytes, keys[WIDTH], (int)f->width,
+                  keys[HEIGHT], (int)f->height, keys[TURNED], f->orientation_applied, keys[ALPHA], f->has_alpha,
+                  keys[GAIN_MAP], f->has_gain_map, keys[ICC], f->icc_profile.text, keys[CREATED],
+                  (json_int_t)i->created_ms, keys[DAMAGED_MAP], f->has_damaged_map, keys[MASK], (int)f->mask_lacks);
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
@@ -64,7 +66,7 @@ static void read_icc(kn_form *f, kn_input_facts *facts) {
 
 static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err) {
     const kn_json_text file = { text, len };
-    uint64_t width = 0, height = 0, created = 0;
+    uint64_t width = 0, height = 0, created = 0, lacks = 0;
     size_t format = 0;
     kn_json_reader j;
     kn_form f;
@@ -80,6 +82,7 @@ static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err)
         case ALPHA: kn_form_bool(&f, &i->facts.has_alpha); break;
         case GAIN_MAP: kn_form_bool(&f, &i->facts.has_gain_map); break;
         case DAMAGED_MAP: kn_form_bool(&f, &i->facts.has_damaged_map); break;
+        case MASK: kn_form_u64(&f, 0, 2 * KN_MASK_MISSES_CELLS_16 - 1, &lacks); break;
         case ICC: read_icc(&f, &i->facts); break;
         case CREATED: kn_form_u64(&f, 0, TIME_MAX, &created); break;
         }
@@ -91,6 +94,7 @@ static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err)
     i->facts.format = (kn_picture_format)format;
     i->facts.width = (uint32_t)width;
     i->facts.height = (uint32_t)height;
+    i->facts.mask_lacks = (unsigned)lacks;
     i->created_ms = (int64_t)created;
     return ok;
 }

@@ -20,6 +20,7 @@ typedef struct kn_input_facts {
     bool orientation_applied, has_alpha;
     bool has_gain_map, has_damaged_map; /* one that can be read, or one that cannot */
     kn_icc_name icc_profile;            /* empty: none */
+    unsigned mask_lacks;                /* kn_mask_lacks; 0: nothing, or it came before that was looked at */
 } kn_input_facts;
 
 typedef struct kn_input {

@@ -92,6 +92,12 @@ bool kn_queue_rests(const kn_queue *q);
 bool kn_queue_is_busy(const kn_queue *q); /* a job runs, or is about to */
 bool kn_queue_is_stopping(const kn_queue *q);
 void kn_queue_stop(kn_queue *q, bool cancel, void (*stopped)(void *ctx), void *ctx);
+void kn_queue_cut(kn_queue *q); /* afterwards: the picture that is still being drawn is put off */
+
+/* While the service stops: whether nothing is done of this job any more, since it is not the one that is still at work;
+ * and whether nothing is at all. Told as KN_EVENT_ENGINE_UPDATED when it becomes so. */
+bool kn_queue_leaves(const kn_queue *q, const char *job);
+bool kn_queue_is_over(const kn_queue *q);
 
 /* The engine as clients see it. */
 json_t *kn_studio_engine_json(const kn_studio *s);

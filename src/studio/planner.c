@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "image/gain_map.h"
+#include "image/mask.h"
 #include "image/resize.h"
 #include "pipelines/registry.h"
 #include "pipelines/settings.h"
@@ -193,17 +194,33 @@ static const kn_plan_input *source_of(const kn_plan_setting *with) {
     return with->input_count ? &with->inputs[0] : NULL;
 }
 
+/* What the engine would only say when the job runs. */
+static bool is_good_mask(const kn_plan_input *mask, const kn_plan_input *source, const kn_architecture *a,
+                         kn_error *err) {
+    int cell = kn_architecture_cell(a);
+    if (mask->width != source->width || mask->height != source->height)
+        return kn_fail(err, KN_E_USAGE, "the mask is %ux%u pixels large and the picture %ux%u; both need the same size",
+                       mask->width, mask->height, source->width, source->height);
+    if (mask->mask_lacks & KN_MASK_LACKS_WHITE)
+        return kn_fail(err, KN_E_USAGE, "the mask has no white in it, so that nothing would be drawn");
+    return !(mask->mask_lacks & (cell > 8 ? KN_MASK_MISSES_CELLS_16 : KN_MASK_MISSES_CELLS_8)) ||
+           kn_fail(
+               err, KN_E_USAGE,
+               "the mask's white falls between the model's cells of %d pixels, so that nothing would be drawn; make "
+               "it larger",
+               cell);
+}
+
 static bool check_mask(const kn_plan_setting *with, kn_buf *pointer, kn_error *err) {
     const kn_plan_input *source = source_of(with);
     for (size_t i = 0; source && i < with->input_count; i++) {
         const kn_plan_input *mask = &with->inputs[i];
-        char where[64], why[160];
-        if (mask->role != KN_INPUT_MASK || (mask->width == source->width && mask->height == source->height))
+        char where[64];
+        kn_error why = { 0 };
+        if (mask->role != KN_INPUT_MASK || is_good_mask(mask, source, with->profile->architecture, &why))
             continue;
         snprintf(where, sizeof where, "/inputs/%zu/input_id", i);
-        snprintf(why, sizeof why, "the mask is %ux%u pixels large and the picture %ux%u; both need the same size",
-                 mask->width, mask->height, source->width, source->height);
-        return refuse(pointer, err, where, why);
+        return refuse(pointer, err, where, why.text);
     }
     return true;
 }

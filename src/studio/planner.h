@@ -29,6 +29,7 @@ typedef struct kn_plan_input {
     kn_input_role role;
     uint32_t width, height;
     bool has_gain_map, has_damaged_map;
+    unsigned mask_lacks;    /* kn_mask_lacks */
     bool has_other_colours; /* its colour profile is not sRGB, or cannot be read */
 } kn_plan_input;
 

@@ -71,6 +71,7 @@ static bool find_inputs(kn_store *store, const kn_studio_request *r, kn_plan_set
         to->height = input.facts.height;
         to->has_gain_map = input.facts.has_gain_map;
         to->has_damaged_map = input.facts.has_damaged_map;
+        to->mask_lacks = input.facts.mask_lacks;
         const char *profile = input.facts.icc_profile.text;
         to->has_other_colours = profile[0] && !kn_icc_is_srgb(profile);
     }

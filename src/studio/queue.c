@@ -30,6 +30,7 @@ struct kn_queue {
     step step;
     bool wanted; /* there may be another job since the last look */
     bool rests, stopping, closing;
+    bool cut; /* what is still being drawn is not waited for any more */
     void (*stopped)(void *ctx);
     void *stop_ctx;
 
@@ -261,7 +262,8 @@ static bool save_work(kn_errand *e, kn_store *store, kn_error *err) {
 
 /* Other errors are those of one picture or job. */
 static void note_disk(kn_trouble *t, const kn_errand *e) {
-    if (e->ok || e->err.code == KN_E_IO || e->err.code == KN_E_OUTPUT)
+    const kn_code why = e->err.code;
+    if (e->ok || why == KN_E_IO || why == KN_E_OUTPUT || why == KN_E_FULL || why == KN_E_READONLY)
         kn_trouble_note(t, e->ok, NULL);
 }
 
@@ -278,9 +280,9 @@ static void saved(kn_errand *e) {
     kn_buf_free(&q->picture);
     kn_buf_init(&q->picture, KN_STORE_FILE_MAX);
     if (!e->ok) {
-        bool full = e->err.code == KN_E_OUTPUT;
-        end(q, KN_STATE_FAILED, full ? KN_TASK_DISK_FULL : KN_TASK_INTERNAL,
-            full ? "No space is left to save the picture" : "The picture could not be saved");
+        const char *message;
+        const kn_task_failure why = kn_task_unsaved(e->err.code, &message);
+        end(q, KN_STATE_FAILED, why, message);
         return;
     }
     if (q->item) {
@@ -451,9 +453,8 @@ static void forget_job(kn_queue *q) {
 static char *error_text(const kn_queue *q) {
     if (q->end != KN_STATE_FAILED)
         return NULL;
-    bool retryable = q->why == KN_TASK_ENGINE_LOST || q->why == KN_TASK_DISK_FULL || q->why == KN_TASK_OUT_OF_MEMORY;
     json_t *j = json_pack("{s:s, s:s, s:b, s:s}", "code", kn_task_failures[q->why], "message", q->message, "retryable",
-                          retryable, "phase", kn_task_phases[q->phase]);
+                          kn_task_is_retryable(q->why), "phase", kn_task_phases[q->phase]);
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
@@ -752,7 +753,25 @@ void kn_queue_stop(kn_queue *q, bool cancel, void (*stopped)(void *ctx), void *c
         cancel_now(q);
     else
         put_off_what_waits(q);
+    kn_studio_tell(q->studio, KN_EVENT_ENGINE_UPDATED, "", kn_studio_engine_json(q->studio));
     tell_if_stopped(q);
+}
+
+void kn_queue_cut(kn_queue *q) {
+    if (!q->stopping || q->step != COMPUTING)
+        return;
+    q->cut = true;
+    q->studio->runner.cancel(q->studio->runner.ctx);
+    kn_studio_tell(q->studio, KN_EVENT_ENGINE_UPDATED, "", kn_studio_engine_json(q->studio));
+}
+
+bool kn_queue_is_over(const kn_queue *q) {
+    return q->stopping && q->step == IDLE;
+}
+
+bool kn_queue_leaves(const kn_queue *q, const char *job) {
+    const char *now = kn_queue_job(q);
+    return q->stopping && (q->cut || !now || strcmp(job, now) != 0);
 }
 
 bool kn_queue_is_stopping(const kn_queue *q) {

@@ -62,10 +62,17 @@ typedef enum kn_task_failure {
     KN_TASK_ENGINE_FAILED,
     KN_TASK_ISOLATION_MISSING, /* it cannot be locked in as is required */
     KN_TASK_DISK_FULL,
+    KN_TASK_STORAGE_READONLY,
     KN_TASK_INTERNAL,
     KN_TASK_FAILURES,
 } kn_task_failure;
 extern const char *const kn_task_failures[KN_TASK_FAILURES];
+
+/* Whether the same job may go well another time, without another request. */
+bool kn_task_is_retryable(kn_task_failure why);
+
+/* Why a picture was not kept, by the code of the store, with words for people. */
+kn_task_failure kn_task_unsaved(kn_code code, const char **ret_message);
 
 typedef struct kn_task_picture {
     kn_picture_format format;

@@ -27,8 +27,10 @@ int64_t kn_store_now_ms(void) {
 
 static kn_code code_of(int sqlite_code) {
     switch (sqlite_code & 0xFF) {
-    case SQLITE_FULL: return KN_E_OUTPUT;
+    case SQLITE_FULL: return KN_E_FULL;
     case SQLITE_NOMEM: return KN_E_NOMEM;
+    case SQLITE_PERM: return KN_E_READONLY;
+    case SQLITE_READONLY: return sqlite_code == SQLITE_READONLY_DBMOVED ? KN_E_IO : KN_E_READONLY;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return KN_E_FORMAT;
     }
@@ -38,8 +40,10 @@ static kn_code code_of(int sqlite_code) {
 /* SQLite's messages may hold what was stored, so only its fixed words for the code are passed on. */
 bool kn_store_fail(kn_store *s, kn_error *err) {
     int code = sqlite3_extended_errcode(s->db);
-    bool is_full = code == SQLITE_FULL || ((code & 0xFF) == SQLITE_IOERR && sqlite3_system_errno(s->db) == ENOSPC);
-    return kn_fail(err, is_full ? KN_E_OUTPUT : code_of(code), "database: %s (%d)", sqlite3_errstr(code), code);
+    kn_code what = code_of(code);
+    if ((code & 0xFF) == SQLITE_IOERR || (code & 0xFF) == SQLITE_CANTOPEN)
+        what = kn_code_of_write(sqlite3_system_errno(s->db), what);
+    return kn_fail(err, what, "database: %s (%d)", sqlite3_errstr(code), code);
 }
 
 /* ---- statements ---- */
@@ -139,7 +143,7 @@ static void keep_reserve(kn_store *s) {
 
 bool kn_store_makes_room(kn_store *s, kn_error *err) {
     char *path;
-    if (!err || err->code != KN_E_OUTPUT || !kn_store_path(s, ".", reserve, &path, NULL))
+    if (!err || err->code != KN_E_FULL || !kn_store_path(s, ".", reserve, &path, NULL))
         return false;
     bool made = unlink(path) == 0;
     s->has_reserve = false;
@@ -181,10 +185,29 @@ uint64_t kn_store_free_bytes(const kn_store *s) {
     return statvfs(s->folder, &v) == 0 ? (uint64_t)v.f_bavail * v.f_frsize : 0;
 }
 
+/* Rights are asked for first: a disk that is full and must not be written needs more than room. */
+static bool takes(const char *path, uint64_t bytes, kn_error *err) {
+    struct statvfs v;
+    if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0 || statvfs(path, &v) != 0)
+        return kn_fail(err, kn_code_of_write(errno, KN_E_IO), "cannot be written: %s", strerror(errno));
+    return (uint64_t)v.f_bavail * v.f_frsize >= bytes ||
+           kn_fail(err, KN_E_FULL, "less than %llu MiB are free", (unsigned long long)(bytes >> 20));
+}
+
+bool kn_store_takes(const kn_store *s, const char *room, uint64_t bytes, kn_error *err) {
+    char *path;
+    if (!takes(s->folder, bytes, err))
+        return kn_fail_within(err, "the studio's folder");
+    if (!kn_store_path(s, ".", room, &path, err))
+        return false;
+    bool ok = takes(path, bytes, err) || kn_fail_within(err, "the studio's %s", room);
+    free(path);
+    return ok;
+}
+
 static bool make_folder(const char *path, kn_error *err) {
     return mkdir(path, 0700) == 0 || errno == EEXIST ||
-           kn_fail(err, errno == ENOSPC ? KN_E_OUTPUT : KN_E_IO, "a folder of the studio cannot be made: %s",
-                   strerror(errno));
+           kn_fail(err, kn_code_of_write(errno, KN_E_IO), "a folder of the studio cannot be made: %s", strerror(errno));
 }
 
 /* Files that were written when an earlier service was killed. */
@@ -197,18 +220,29 @@ static void sweep(const char *folder) {
         closedir(d);
 }
 
-static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", "trash" };
+static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", KN_STORE_TRASH };
+
+/* What earlier versions have deleted lay beside the gallery. On another disk than the gallery's it stays there. */
+static bool take_old_trash(const kn_store *s, kn_error *err) {
+    char *from = NULL, *to = NULL;
+    bool ok = kn_store_path(s, ".", "trash", &from, err) && kn_store_path(s, ".", KN_STORE_TRASH, &to, err);
+    if (ok)
+        (void)!rename(from, to);
+    free(from);
+    free(to);
+    return ok;
+}
 
 static bool make_folders(const kn_store *s, kn_error *err) {
     bool ok = make_folder(s->folder, err);
-    for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
+    for (size_t i = 0; ok && i < KN_COUNT(rooms) - 1; i++) { /* the trash is made when there is something for it */
         char *path;
         ok = kn_store_path(s, ".", rooms[i], &path, err) && make_folder(path, err);
         if (ok)
             sweep(path);
         free(path);
     }
-    return ok;
+    return ok && take_old_trash(s, err);
 }
 
 /* ---- opening ---- */

@@ -6,13 +6,14 @@
  *                     the table of them is an index that is made again from the files when it is lost
  *     results/        pictures of jobs that were not to be kept in the gallery
  *     thumbnails/     small ones of the gallery's, made when they are asked for
- *     trash/          what was deleted from the gallery
+ *     gallery/.trash/ what was deleted from the gallery: with it on one disk, whichever that is
  *     reserve         room that is kept for the day when the disk is full
  *
  * All functions block, so they are called by the disk's thread, one at a time; a store knows nothing of the loop.
  *
- * Errors tell by their code what a client can be told: KN_E_OUTPUT: no space is left; KN_E_IO: the database cannot be
- * used at the moment, for example because another program holds it; KN_E_NOT_FOUND; KN_E_USAGE: not in this state.
+ * Errors tell by their code what a client can be told: KN_E_FULL: no space is left; KN_E_READONLY: nothing may be
+ * written there; KN_E_IO: the database cannot be used at the moment, for example because another program holds it;
+ * KN_E_NOT_FOUND; KN_E_USAGE: not in this state.
  * Whatever fails leaves the database as it was. A database that is damaged is moved aside when it is opened and a new
  * one is begun, with the gallery and the inputs that the files tell of. One that is another program's (told by SQLite's
  * application_id, and by its tables) is refused and left alone, and so is one of a later version. */
@@ -24,7 +25,10 @@
 
 #include "base/buf.h"
 
-enum { KN_STORE_FILE_MAX = 256 << 20 }; /* bytes of one picture file */
+/* What to do about KN_E_READONLY. */
+#define KN_STORE_READONLY "Nothing may be written there: mount the disk for writing, or let Kuno's user write there"
+#define KN_STORE_TRASH    "gallery/.trash" /* a room */
+enum { KN_STORE_FILE_MAX = 256 << 20 };    /* bytes of one picture file */
 
 typedef struct kn_store {
     sqlite3 *db;
@@ -63,9 +67,13 @@ bool kn_store_wipe_remains(kn_store *s);
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
 
-/* Whether a file can be written there just now, and how many bytes are free. */
+/* Whether something can be written into the studio's folder just now, and how many bytes are free there. */
 bool kn_store_is_writable(const kn_store *s);
 uint64_t kn_store_free_bytes(const kn_store *s);
+
+/* Whether there, and in this room of it, which may be another disk, something of that size can be written just now.
+ * KN_E_FULL, KN_E_READONLY: it cannot. */
+bool kn_store_takes(const kn_store *s, const char *room, uint64_t bytes, kn_error *err);
 
 /* ---- statements ----
  *

@@ -179,7 +179,8 @@ static bool take_up(kn_studio *s, kn_error *err) {
 /* A database that cannot be used at the start is for a person to see to. */
 static void name_database(const char *folder, kn_error *err) {
     static const char database[] = "database: ";
-    if (!err || err->code != KN_E_IO || strncmp(err->text, database, sizeof database - 1) != 0)
+    if (!err || (err->code != KN_E_IO && err->code != KN_E_READONLY) ||
+        strncmp(err->text, database, sizeof database - 1) != 0)
         return;
     const kn_error why = *err;
     *err = (kn_error){ 0 };
@@ -239,6 +240,10 @@ void kn_studio_free(kn_studio *s) {
 
 void kn_studio_stop(kn_studio *s, bool cancel, void (*stopped)(void *ctx), void *ctx) {
     kn_queue_stop(s->queue, cancel, stopped, ctx);
+}
+
+void kn_studio_cut(kn_studio *s) {
+    kn_queue_cut(s->queue);
 }
 
 json_t *kn_studio_engine_json(const kn_studio *s) {

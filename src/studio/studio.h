@@ -46,4 +46,8 @@ void kn_studio_free(kn_studio *s);
 /* No job begins any more; calls `stopped` when the one that runs has ended. cancel: it is to end now. */
 void kn_studio_stop(kn_studio *s, bool cancel, void (*stopped)(void *ctx), void *ctx);
 
+/* Afterwards: the picture that is still being drawn is not waited for any more; its job goes on after the next start.
+ */
+void kn_studio_cut(kn_studio *s);
+
 #endif

@@ -158,8 +158,44 @@ static kn_optional fade_of(const struct job *j) {
     return fade;
 }
 
-static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err) {
+/* Whether a latent with cells of that size has anything of a mask that is drawn at width x height. */
+static bool look_at_mask(const kn_image *picture, uint32_t width, uint32_t height, uint32_t cell, bool *ret_seen,
+                         kn_error *err) {
+    kn_mask given = { 0 }, drawn = { 0 }, latent = { 0 };
+    bool ok = kn_mask_from_picture(picture, &given, err) && kn_mask_resize(&given, width, height, &drawn, err) &&
+              kn_mask_resize(&drawn, width / cell, height / cell, &latent, err);
+    *ret_seen = ok && !kn_mask_is_empty(&latent);
+    kn_mask_free(&given);
+    kn_mask_free(&drawn);
+    kn_mask_free(&latent);
+    return ok;
+}
+
+/* By how much a mask has to grow, of a source that is drawn smaller, to reach the middle of a cell still. What is then
+ * drawn beside it goes when the source is restored. */
+static bool find_growth(const struct job *j, const kn_architecture *a, kn_optional *ret, kn_error *err) {
     const kn_image_recipe *r = j->asked;
+    const kn_image *mask = &j->pictures[r->reference_count + 1];
+    uint32_t cell = (uint32_t)kn_architecture_cell(a);
+    bool seen = true;
+    *ret = (kn_optional){ 0 };
+    if (!r->mask.len || !r->width.given || !r->height.given || mask->width <= r->width.value ||
+        r->size.width != mask->width || r->size.height != mask->height)
+        return true;
+    if (!look_at_mask(mask, (uint32_t)r->width.value, (uint32_t)r->height.value, cell, &seen, err))
+        return false;
+    double smaller = fmax(mask->width / r->width.value, mask->height / r->height.value);
+    if (!seen)
+        *ret = (kn_optional){ true, fmin(ceil(smaller * cell / 2), KN_MASK_REACH_MAX) };
+    return true;
+}
+
+static bool make_settings(struct job *j, const kn_model *m, kn_error *err) {
+    const kn_image_recipe *r = j->asked;
+    const kn_model_choice *c = &m->choice;
+    kn_optional grow;
+    if (!find_growth(j, c->architecture, &grow, err))
+        return false;
     const kn_wish wish = {
         .prompt = r->prompt,
         .negative_prompt = r->negative_prompt,
@@ -177,11 +213,12 @@ static bool make_settings(struct job *j, const kn_model_choice *m, kn_error *err
         .init_image = r->init_image.len ? &j->pictures[r->reference_count] : NULL,
         .strength = r->strength,
         .inpaint = { .mask = r->mask.len ? &j->pictures[r->reference_count + 1] : NULL,
+                     .grow = grow,
                      .fade = fade_of(j),
                      .outpaint = r->outpaint,
-                     .show_region = r->show_region },
+                     .show_region = r->show_region && kn_pipeline_sees(m->pipeline) },
     };
-    if (!kn_settings_make(&wish, &m->defaults, m->architecture, m->variant, &j->settings, err))
+    if (!kn_settings_make(&wish, &c->defaults, c->architecture, c->variant, &j->settings, err))
         return false;
     if (!r->seed_given)
         j->settings.recipe.seed &= INT64_MAX; /* so that it can be asked for again */
@@ -406,8 +443,10 @@ static kn_job_code run(struct job *j, kn_drawer *d, kn_model *m, kn_buf *file, k
     kn_image picture = { 0 };
     if (!read_pictures(j, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_REFERENCE_INVALID;
-    if (!make_settings(j, &m->choice, err))
+    if (!make_settings(j, m, err))
         return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_INVALID;
+    if (j->asked->reference_count && !kn_pipeline_check_sight(m->pipeline, err)) /* of its files, not of the recipe */
+        return err->code == KN_E_NOMEM ? KN_JOB_OUT_OF_MEMORY : KN_JOB_MODEL_MISMATCH;
     if (!draw(j, m, &picture, err))
         return kn_job_code_of_error(err);
     if (j->asked->opaque)

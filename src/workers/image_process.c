@@ -11,6 +11,7 @@
 
 #include "base/child.h"
 #include "base/json_form.h"
+#include "image/mask.h"
 
 enum { WORD = 4, NUMBERS = 2, PIECE = 64 << 10, LINE_BYTES = 64, SENTENCE = 80, ARGUMENTS = 22 };
 
@@ -173,6 +174,7 @@ static bool hear_picture(kn_image_process *p) {
     p->result.is_transparent = picture.traits & KN_TRAIT_TRANSPARENT;
     p->result.has_gain_map = picture.traits & KN_TRAIT_GAIN_MAP;
     p->result.has_damaged_map = picture.traits & KN_TRAIT_DAMAGED_MAP;
+    p->result.mask_lacks = picture.traits / KN_TRAIT_MASK % (2 * KN_MASK_MISSES_CELLS_16);
     p->result.icc_profile = picture.profile;
     keep_answer(p, payload->len - picture.png_len);
     end_job(p, KN_JOB_DONE);

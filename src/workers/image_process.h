@@ -65,6 +65,7 @@ typedef struct kn_image_result {
     bool has_gain_map;       /* likewise */
     bool has_damaged_map;    /* likewise: instead of one that can be read */
     kn_icc_name icc_profile; /* likewise; empty: none */
+    unsigned mask_lacks;     /* likewise: kn_mask_lacks */
     const char *hdr_lost; /* why a drawn picture is without the gain map that it was to keep; "" if nothing is lost */
     uint32_t factor;      /* of an upscaler that was measured */
     bool forced;          /* the process had to be killed */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "image/canvas.h"
 #include "image/gain_map.h"
 #include "image/png.h"
 #include "image/read.h"
@@ -10,10 +11,18 @@
 #include "image/write.h"
 #include "workers/frames.h"
 
-enum { TEXT_BYTES = 1 << 20 };
+enum {
+    TEXT_BYTES = 1 << 20,
+    GRID = 16,  /* of all models */
+    LEAST = 64, /* smallest side that is drawn */
+};
 
 static uint32_t scaled(uint32_t side, double by) {
     return (uint32_t)KN_MAX(lround(side * by), 1);
+}
+
+static uint32_t on_grid(uint32_t side) {
+    return kn_side_on_grid(KN_MAX(side, (uint32_t)LEAST), GRID);
 }
 
 /* picture is replaced. */
@@ -39,7 +48,9 @@ kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_pi
                                    .height = picture.height,
                                    .is_transparent = kn_image_is_transparent(&picture),
                                    .gain_map = kn_gain_map_look(file, len, &KN_IMAGE_LIMITS),
-                                   .icc_profile = kn_icc_name_in(file, len) };
+                                   .icc_profile = kn_icc_name_in(file, len),
+                                   .mask_lacks =
+                                       kn_mask_lacks_of(&picture, on_grid(picture.width), on_grid(picture.height)) };
         ok = shrink(&picture, largest, err);
         if (!ret->is_transparent)
             kn_image_drop_alpha(&picture);

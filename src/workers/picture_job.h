@@ -17,6 +17,7 @@ typedef struct kn_picture_facts {
     bool is_transparent;        /* somewhere; else the file has no alpha */
     kn_gain_map_state gain_map; /* of one that is HDR */
     kn_icc_name icc_profile;    /* empty: none */
+    unsigned mask_lacks;        /* kn_mask_lacks: as a mask, at the size at which a model would work with it */
 } kn_picture_facts;
 
 /* largest: of the longer side, 0: as it is. png: adds to it. */

@@ -279,7 +279,7 @@ class Checking(Case):
             (link_to("nowhere"), "", f"cannot be made: the link '{place}' leads nowhere"),
             (text(""), "gallery", "'gallery' is not a folder"),
             (link_to("nowhere"), "inputs", "'inputs' cannot be used: No such file"),
-            (link_to("/dev/null"), "trash", "'trash' is not a folder"),
+            (link_to("/dev/null"), "results", "'results' is not a folder"),
             (folder, "studio.db", "'studio.db' cannot be used: Is a directory"),
             (os.mkfifo, "studio.db", "'studio.db' is not a regular file"),
             (link_to(self.folder / "later.db"), "studio.db", "the database is of a later version of kuno (99, "),

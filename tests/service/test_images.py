@@ -144,6 +144,20 @@ class Drawn(Pictures, Case):
         answer = self.draw(server, text(EDIT, **tiny, reference_images=[base64.b64encode(b"no picture").decode()]))
         self.assertEqual(self.code(answer), (422, "image_reference_invalid"))
 
+    def test_blind(self):
+        """an_edit_by_a_model_whose_files_see_no_pictures_is_refused_as_that"""
+        (self.folder / "text_encoder.safetensors").write_bytes((E2E / "text_encoder.safetensors").read_bytes())
+        profile = (E2E / "models.toml").read_text().split("\n\n")[1]
+        for name in ("transformer.safetensors", "vae.safetensors", "tokenizer.json"):
+            profile = profile.replace(f'"{name}"', f'"{E2E}/{name}"')
+        (self.folder / "models.toml").write_text(profile)
+        server = self.serve(image={"models": str(self.folder)})
+        reference = base64.b64encode((E2E / "edit" / "reference0.png").read_bytes()).decode()
+        tiny = {"width": 64, "height": 64, "steps": 2}
+        answer = self.draw(server, text(EDIT, **tiny, reference_images=[reference]))
+        self.assertEqual(self.code(answer), (409, "image_model_mismatch"))
+        self.assertEqual(self.draw(server, text(**tiny))[0], 200)
+
     def test_doors(self):
         """who_has_no_token_or_comes_from_elsewhere_is_not_let_in"""
         server = self.serve(image={"collections": ["qwen-image-2512-fp8"], "keep_warm_seconds": 0})

@@ -24,8 +24,11 @@ def rows(rig, sql):
         return database.execute(sql).fetchall()
 
 
+TRASH = "gallery/.trash"
+
+
 def names(rig, room):
-    return sorted(os.listdir(os.path.join(rig.folder, "studio", room)))
+    return sorted(name for name in os.listdir(os.path.join(rig.folder, "studio", room)) if name != ".trash")
 
 
 def content(rig, room, name):

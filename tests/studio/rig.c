@@ -17,6 +17,7 @@
 #include "base/date.h"
 #include "base/text.h"
 #include "http/server.h"
+#include "image/canvas.h"
 #include "image/gain_map.h"
 #include "image/png.h"
 #include "image/read.h"
@@ -213,7 +214,9 @@ static bool look(void *ctx, const void *data, size_t len, unsigned largest, kn_l
                                      .height = image.height,
                                      .has_gain_map = map == KN_GAIN_MAP_GOOD,
                                      .has_damaged_map = map == KN_GAIN_MAP_DAMAGED,
-                                     .icc_profile = kn_icc_name_in(data, len) };
+                                     .icc_profile = kn_icc_name_in(data, len),
+                                     .mask_lacks = kn_mask_lacks_of(&image, kn_side_on_grid(image.width, 16),
+                                                                    kn_side_on_grid(image.height, 16)) };
         if (largest)
             shrink(&image, largest, g);
         kn_image_free(&image);

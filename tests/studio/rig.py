@@ -27,6 +27,20 @@ def png(width, height, shade=128):
     return png_file(width, height, 0, b"".join(b"\0" + bytes([shade]) * width for _ in range(height)))
 
 
+def form(*parts, boundary="b0undary"):
+    """A body of multipart/form-data: (name, text) or (name, file name, bytes)."""
+    body = b""
+    for name, *rest in parts:
+        more = f'; filename="{rest[0]}"\r\nContent-Type: application/octet-stream' if len(rest) > 1 else ""
+        content = rest[-1] if isinstance(rest[-1], bytes) else rest[-1].encode()
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+        body += head.encode() + content + b"\r\n"
+    return body + f"--{boundary}--\r\n".encode()
+
+
+FORM = "multipart/form-data; boundary=b0undary"
+
+
 def parts_of_model(path):
     """What a profile has to name, all of it in one file that nobody reads."""
     return [{"role": role, "path": path} for role in ("diffusion", "text_encoder", "vae")]

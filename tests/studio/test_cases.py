@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from cli.png import Picture
+from studio import agreement
 from studio.rig import TOKEN, png
 from studio.serve import LONG, Serve
 
@@ -318,7 +319,7 @@ class Names(Cases):
         for prompt in ("/etc/passwd\n\u202e", "..", "\U0001f680" * 100, "con: \"<>|*?", " ", "-rf"):
             job = self.rig.ended(self.rig.job(prompt))
             self.assertEqual(job["state"], "completed", prompt)
-        for name in os.listdir(os.path.join(self.rig.folder, "studio", "gallery")):
+        for name in agreement.names(self.rig, "gallery"):
             self.assertRegex(name, r"^img_[0-9a-z]{26}[^/\x00-\x1f\u202e]*\.(png|json)$")
             self.assertLess(len(name.encode()), 110)
 

@@ -89,7 +89,7 @@ class Clock(unittest.TestCase):
             kept = rig.ended(rig.job("another boat"))["results"][0]["gallery_item"]
             rig.end()
             rig.begin()  # with the right time
-            self.assertEqual(agreement.names(rig, "trash")[0][:len(item)], item)
+            self.assertEqual(agreement.names(rig, agreement.TRASH)[0][:len(item)], item)
             self.assertEqual([one["id"] for one in rig.get("/gallery")["items"]], [kept])
             self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
             agreement.check(self, rig)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from cli.png import png_file
-from studio.rig import PATIENCE, TOKEN, Rig, png
+from studio.rig import FORM, PATIENCE, TOKEN, Rig, form, png
 
 
 def rgba(width, height, pixel):
@@ -43,20 +43,6 @@ def format_of(picture):
     """Of a file in base64."""
     starts = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"RIFF": "webp"}
     return next(name for start, name in starts.items() if base64.b64decode(picture).startswith(start))
-
-
-def form(*parts, boundary="b0undary"):
-    """A body of multipart/form-data: (name, text) or (name, file name, bytes)."""
-    body = b""
-    for name, *rest in parts:
-        more = f'; filename="{rest[0]}"\r\nContent-Type: application/octet-stream' if len(rest) > 1 else ""
-        content = rest[-1] if isinstance(rest[-1], bytes) else rest[-1].encode()
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
-        body += head.encode() + content + b"\r\n"
-    return body + f"--{boundary}--\r\n".encode()
-
-
-FORM = "multipart/form-data; boundary=b0undary"
 
 
 class Compat(unittest.TestCase):

@@ -1,5 +1,7 @@
-"""`kuno serve` on a disk that is full: nothing half is left, nothing is lost, and it goes on when there is room."""
+"""`kuno serve` on a disk that is full or may not be written: nothing half is left, nothing is lost, and it goes on when
+that is over."""
 
+import contextlib
 import os
 import random
 import signal
@@ -7,7 +9,7 @@ import tempfile
 import time
 
 import tap
-from disk import DiskCase
+from disk import Disk, DiskCase
 from studio import agreement
 from studio.crowd import Crowd
 from studio.rig import png
@@ -22,9 +24,13 @@ DISK_BYTES = 128 << 20
 class Full(DiskCase):
     def setUp(self):
         super().setUp()
-        self.folder = tempfile.mkdtemp(prefix="kuno-disk-")
-        self.addCleanup(os.rmdir, self.folder)
+        self.folder = self.folder_for_a_disk()
         self.disk = self.mount(self.folder, DISK_BYTES)
+
+    def folder_for_a_disk(self):
+        folder = tempfile.mkdtemp(prefix="kuno-disk-")
+        self.addCleanup(os.rmdir, folder)
+        return folder
 
     def test_jobs_end_once_and_whole_while_the_disk_is_full_again_and_again(self):
         with Serve(self.folder) as rig:
@@ -106,6 +112,75 @@ class Full(DiskCase):
             self.assertIn(rig.ended(runs)["state"], ("completed", "failed"))
             self.assertEqual(rig.ended(waits)["state"], "completed")
             agreement.check(self, rig)
+
+    @contextlib.contextmanager
+    def gallery_on_its_own_disk(self):
+        with Serve(self.folder) as rig:
+            rig.end()
+            disk = Disk(os.path.join(rig.folder, "studio", "gallery"), DISK_BYTES)
+            try:
+                rig.begin()
+                yield rig, disk
+            finally:
+                rig.end()
+                disk.close()
+
+    def test_what_is_deleted_from_a_gallery_on_its_own_disk_stays_on_that(self):
+        with self.gallery_on_its_own_disk() as (rig, disk):
+            item = rig.ended(rig.job())["results"][0]["gallery_item"]
+            files = agreement.names(rig, "gallery")
+            disk.fill()
+            self.assertEqual(rig.ask("DELETE", f"/gallery/{item}").status, 204)
+            disk.make_room()
+            self.assertEqual(agreement.names(rig, agreement.TRASH), files)
+            agreement.check(self, rig)
+
+    def test_a_full_disk_of_the_gallery_is_told_before_anything_is_drawn(self):
+        with self.gallery_on_its_own_disk() as (rig, disk):
+            disk.fill()
+            answer = rig.post("/jobs", {"prompt": "a"})
+            self.assertEqual((answer.status, answer["code"]), (507, "disk_full"))
+            self.assertEqual(rig.ended(rig.job(output={"save_to_gallery": False}))["state"], "completed")
+            disk.make_room()
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            agreement.check(self, rig)
+
+    def test_a_gallery_that_may_not_be_written_is_no_full_disk(self):
+        with self.gallery_on_its_own_disk() as (rig, disk):
+            item = rig.ended(rig.job())["results"][0]["gallery_item"]
+            runs = rig.job("a boat", **LONG)
+            with rig.held(runs):
+                disk.protect()
+            for answer in (
+                rig.post("/jobs", {"prompt": "a"}),
+                rig.ask("PATCH", f"/gallery/{item}", {"favorite": True}),
+                rig.ask("DELETE", f"/gallery/{item}"),
+            ):
+                self.assertEqual((answer.status, answer["code"]), (507, "storage_readonly"), answer.body)
+                self.assertIn("mount the disk for writing", answer["title"])
+                self.assertIn("Read-only file system", answer["detail"])
+            for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
+                answer = rig.send("POST", path, {"prompt": "a"})
+                self.assertEqual(answer.status, 507)
+                self.assertIn(b"Read-only file system", answer.body)
+            self.assertEqual(rig.get(f"/gallery/{item}").status, 200)
+            ended = rig.ended(runs)
+            self.assertEqual((ended["state"], ended["error"]["code"]), ("failed", "storage_readonly"))
+            disk.protect(False)
+            self.assertEqual(rig.ask("DELETE", f"/gallery/{item}").status, 204)
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            agreement.check(self, rig)
+
+    def test_a_copy_into_a_folder_that_may_not_be_written_is_refused_as_that(self):
+        target = self.folder_for_a_disk()
+        disk = self.mount(target, 1 << 20)
+        os.mkdir(os.path.join(target, "taken.png"))
+        disk.protect()
+        with Serve(self.folder) as rig:
+            item = rig.ended(rig.job())["results"][0]["gallery_item"]
+            for name, refusal in (("taken.png", (409, "file_exists")), ("new.png", (507, "storage_readonly"))):
+                answer = rig.post(f"/gallery/{item}/export", {"directory": target, "file_name": name})
+                self.assertEqual((answer.status, answer["code"]), refusal)
 
 
 tap.main()

@@ -1,16 +1,21 @@
-"""Workers of `kuno serve` that do not end by themselves: each case waits for the 90 seconds that they are given."""
+"""Workers of `kuno serve` that do not end by themselves: each case waits for the 90 seconds that they are given, or for
+the 30 that a service has to stop."""
 
+import contextlib
+import json
 import os
 import signal
 import time
 import unittest
+import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 
 import tap
 from studio import agreement
 from studio.rig import PATIENCE
 from studio.serve import LONG, Probed, Serve, is_alive, wait_until_gone
 
-GRACE_S = 90
+GRACE_S, DRAIN_S = 90, 30
 
 
 class Hung(unittest.TestCase):
@@ -61,6 +66,39 @@ class Hung(unittest.TestCase):
             self.assertGreater(time.monotonic() - begun, GRACE_S - 1)
             rig.begin()
             self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+    def cut(self, rig, ask, option=b"image-worker"):
+        """What a client is answered whose picture is not done when the service has to be."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask)
+            end = time.monotonic() + PATIENCE
+            while not (drawing := rig.workers(option)) and time.monotonic() < end:
+                time.sleep(0.01)
+            (worker,) = drawing
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                rig.process.send_signal(signal.SIGTERM)
+                return answer.result(DRAIN_S + PATIENCE)
+            finally:
+                self.assertEqual(rig.process.wait(PATIENCE), 0)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGCONT)
+
+    def test_who_waits_for_a_picture_that_is_cut_is_told_that_the_service_stops(self):
+        with Serve() as rig:
+            order = {"prompt": "a boat", "n": 8}
+            answer = self.cut(rig, lambda: rig.send("POST", "/v1/images/generations", order), b"--upscalers")
+            self.assertEqual((answer.status, answer["error"]["code"]), (503, "stopping"))
+            self.assertEqual(agreement.rows(rig, "SELECT count(*) FROM jobs WHERE state = 'completed'"), [(0,)])
+
+    def test_so_is_who_waits_for_one_of_the_gateways(self):
+        def ask():
+            with self.assertRaises(urllib.error.HTTPError) as refusal:
+                rig.route(width=1024, height=1024)
+            return refusal.exception.code, json.load(refusal.exception)["code"]
+
+        with Serve(image={}) as rig:
+            self.assertEqual(self.cut(rig, ask), (503, "stopping"))
 
 
 tap.main()

@@ -165,7 +165,7 @@ class Life(unittest.TestCase):
             with open(sidecar) as file:
                 self.assertEqual(file.read(), '{"id": ')
             self.assertEqual(rig.ask("DELETE", f"/gallery/{bad}").status, 204)
-            self.assertIn(bad + ".json", agreement.names(rig, "trash"))
+            self.assertIn(bad + ".json", agreement.names(rig, agreement.TRASH))
 
     def has_ended(self, rig, job):
         """No, while nobody says so."""

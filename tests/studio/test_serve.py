@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tap
 from cli.png import Picture, coloured
 from studio import agreement
-from studio.rig import PATIENCE, TOKEN, png
+from studio.rig import FORM, PATIENCE, TOKEN, form, png
 from studio.serve import DEMO, LONG, PROGRAM, Serve, write_bright_vae
 from studio.slow import resident_bytes
 from workers.jpeg import Hdr
@@ -178,6 +178,34 @@ class Pictures(unittest.TestCase):
             self.assertEqual((picture.width, picture.height), (128, 80))
             self.assertEqual([place for place in changed(picture, 112, 80, 16) if place[0] >= 40], [])
 
+    def test_a_mask_that_shows_nothing_to_draw_is_refused_by_every_route(self):
+        picture = coloured(128, 128, motley)
+        black = coloured(128, 128, lambda x, y: b"\0" * 3)
+        speck = coloured(128, 128, lambda x, y: (b"\xff" if 16 <= x < 20 and y == 16 else b"\0") * 3)
+        seen = coloured(128, 128, lambda x, y: (b"\xff" if (x, y) == (24, 24) else b"\0") * 3)
+        with Serve() as rig:
+            source = {"input_id": rig.upload(picture), "role": "source"}
+            for mask, why in ((black, "no white"), (speck, "cells of 16 pixels")):
+                wish = {"prompt": "A boat.", "inputs": [source, {"input_id": rig.upload(mask), "role": "mask"}]}
+                for path in ("/jobs", "/plan"):
+                    answer = rig.post(path, wish)
+                    self.assertEqual((answer.status, answer["code"]), (422, "member_invalid"))
+                    self.assertEqual(answer["errors"][0]["pointer"], "/inputs/1/input_id")
+                    self.assertIn(why, answer["detail"])
+                one, other = (base64.b64encode(file).decode() for file in (picture, mask))
+                body = form(("image", "a.png", picture), ("mask", "b.png", mask), ("prompt", "a boat"))
+                for answer, status in (
+                    (rig.send("POST", "/sdapi/v1/img2img", {"prompt": "a boat", "init_images": [one], "mask": other,
+                                                            "width": 128, "height": 128}), 422),
+                    (rig.send("POST", "/sdcpp/v1/img_gen", {"prompt": "a boat", "init_image": one,
+                                                            "mask_image": other}), 400),
+                    (rig.send("POST", "/v1/images/edits", body, type=FORM), 400),
+                ):
+                    self.assertEqual(answer.status, status, answer.body)
+                    self.assertIn(why.encode(), answer.body)
+            self.assertEqual(rig.get("/jobs")["items"], [])
+            rig.drawn("A boat.", inputs=[source, {"input_id": rig.upload(seen), "role": "mask"}])
+
     def test_a_picture_grows_by_what_is_asked_for_whatever_the_models_grid(self):
         width, height, room = 128, 128, 40
         with Serve() as rig:
@@ -250,6 +278,17 @@ class Pictures(unittest.TestCase):
             for x in (700, 799):
                 steps = [abs(a - b) for y in range(height) for a, b in zip(pixel(soft, x, y), motley(x, y))]
                 self.assertLessEqual(max(steps), 255 / 51 + 1)
+
+    def test_a_part_of_a_few_pixels_is_drawn_anew_in_a_large_picture_too(self):
+        width, height = 4112, 96
+        with Serve() as rig:
+            source = {"input_id": rig.upload(coloured(width, height, motley)), "role": "source"}
+            for left, top in ((1607, 39), (1623, 55), (2055, 23)):
+                part = {(x, y) for x in (left, left + 1) for y in (top, top + 1)}
+                mask = coloured(width, height, lambda x, y: (b"\xff" if (x, y) in part else b"\0") * 3)
+                inputs = [source, {"input_id": rig.upload(mask), "role": "mask"}]
+                picture = rig.drawn("A boat.", inputs=inputs, feather=0)
+                self.assertLessEqual(changed(picture, width, height), part)
 
     def test_a_large_picture_is_drawn_on_at_its_sides_and_stays(self):
         width, height, left, bottom = 4000, 90, 112, 6  # with them longer than the built-in model can work on

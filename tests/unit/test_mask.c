@@ -221,6 +221,41 @@ static void what_is_drawn_lies_over_the_original_by_its_share(void **state) {
     kn_image_free(&above);
 }
 
+/* As a latent with cells of that size sees it. */
+static bool is_seen(const kn_image *rgba, uint32_t width, uint32_t height, uint32_t cell) {
+    kn_mask m = { 0 }, padded = { 0 }, latent = { 0 };
+    kn_error err = { 0 };
+    assert_true(kn_mask_from_picture(rgba, &m, &err) && kn_mask_pad(&m, width, height, &padded, &err) &&
+                kn_mask_resize(&padded, width / cell, height / cell, &latent, &err));
+    bool seen = !kn_mask_is_empty(&latent);
+    kn_mask_free(&m);
+    kn_mask_free(&padded);
+    kn_mask_free(&latent);
+    return seen;
+}
+
+static void what_a_mask_lacks_is_told_as_latents_see_it(void **state) {
+    (void)state;
+    static const uint8_t black[70 * 70];
+    static const uint32_t sides[][2] = { { 64, 64 }, { 70, 66 }, { 48, 35 }, { 5, 70 } };
+    for (size_t i = 0; i < KN_COUNT(sides); i++) {
+        uint32_t w = sides[i][0], h = sides[i][1], wide = kn_side_on_grid(KN_MAX(w, 64u), 16),
+                 high = kn_side_on_grid(KN_MAX(h, 64u), 16);
+        kn_image p = picture(w, h, black);
+        assert_int_equal(kn_mask_lacks_of(&p, wide, high),
+                         KN_MASK_LACKS_WHITE | KN_MASK_MISSES_CELLS_8 | KN_MASK_MISSES_CELLS_16);
+        for (uint32_t at = 0; at < w * h; at++) {
+            p.pixels[(size_t)4 * at] = 255;
+            unsigned lacks = kn_mask_lacks_of(&p, wide, high);
+            if (lacks & KN_MASK_LACKS_WHITE || !(lacks & KN_MASK_MISSES_CELLS_8) != is_seen(&p, wide, high, 8) ||
+                !(lacks & KN_MASK_MISSES_CELLS_16) != is_seen(&p, wide, high, 16))
+                fail_msg("pixel %u of %ux%u: %u", at, w, h, lacks);
+            p.pixels[(size_t)4 * at] = 0;
+        }
+        kn_image_free(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(white_is_drawn_anew_from_the_middle_of_grey_on),
@@ -233,6 +268,7 @@ int main(void) {
         cmocka_unit_test(sides_pass_into_no_picture_that_has_no_room_for_it),
         cmocka_unit_test(padding_repeats_the_edge_and_cutting_takes_it_away),
         cmocka_unit_test(what_is_drawn_lies_over_the_original_by_its_share),
+        cmocka_unit_test(what_a_mask_lacks_is_told_as_latents_see_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "catalog/download.h"
 #include "catalog/keeper.h"
 
 enum { PIECE = 4096, BYTES = 10 * PIECE + 5 };
@@ -246,7 +247,7 @@ static void a_disk_that_fails_ends_it_with_its_reason(void **state) {
     assert_true(kn_keeper_new(&p->part, &pieces, p->hash, &k, &err) && kn_keeper_restart(k, "", &err));
     fail_write = ENOSPC;
     assert_false(write_piece(p, &pieces, 0, k, &err));
-    assert_int_equal(err.code, KN_E_OUTPUT);
+    assert_int_equal(err.code, KN_E_FULL);
     err = (kn_error){ 0 };
     fail_write = 0;
     fail_sync = EIO;
@@ -260,12 +261,24 @@ static void a_disk_that_fails_ends_it_with_its_reason(void **state) {
     kn_pieces_free(&pieces);
 }
 
+static void a_disk_that_may_not_be_written_is_not_told_as_full(void **state) {
+    place *p = *state;
+    const int refusals[] = { EROFS, EACCES, EPERM };
+    for (size_t i = 0; i < KN_COUNT(refusals); i++) {
+        kn_error err = { 0 };
+        fail_reserve = refusals[i];
+        assert_false(kn_partial_reserve(&p->part, &err));
+        assert_int_equal(err.code, KN_E_READONLY);
+        assert_int_equal(kn_fetch_problem_of(err.code), KN_FETCH_READONLY);
+    }
+}
+
 static void too_little_space_is_told_with_numbers(void **state) {
     place *p = *state;
     kn_error err = { 0 };
     free_bytes = 8192;
     assert_false(kn_partial_reserve(&p->part, &err));
-    assert_int_equal(err.code, KN_E_OUTPUT);
+    assert_int_equal(err.code, KN_E_FULL);
     assert_non_null(strstr(err.text, "41.0 kB more"));
     assert_non_null(strstr(err.text, "8.2 kB are free"));
 }
@@ -280,7 +293,7 @@ static void space_that_cannot_be_promised_is_written_to_later(void **state) {
     assert_int_equal(st.st_size, BYTES);
     fail_reserve = ENOSPC;
     assert_false(kn_partial_reserve(&p->part, &err));
-    assert_int_equal(err.code, KN_E_OUTPUT);
+    assert_int_equal(err.code, KN_E_FULL);
 }
 
 static void a_name_that_is_taken_stays_as_it_is(void **state) {
@@ -407,6 +420,7 @@ int main(void) {
         PROMISE(bytes_are_on_the_disk_before_the_journal_and_the_name),
         PROMISE(what_was_noted_is_taken_up_again),
         PROMISE(a_disk_that_fails_ends_it_with_its_reason),
+        PROMISE(a_disk_that_may_not_be_written_is_not_told_as_full),
         PROMISE(too_little_space_is_told_with_numbers),
         PROMISE(space_that_cannot_be_promised_is_written_to_later),
         PROMISE(a_name_that_is_taken_stays_as_it_is),

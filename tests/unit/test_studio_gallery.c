@@ -1,4 +1,8 @@
 /* A gallery whose files are the truth. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
 #include "studio_test.h"
 
 static kn_id save_picture(kn_store *s, const kn_id *job, unsigned number, const char *prompt, const char *tag) {
@@ -282,14 +286,14 @@ static void a_link_in_the_place_of_a_file_is_none(void **state) {
     kn_buf_init(&text, 100);
     char *link = NULL, *target = NULL;
     kn_store *s = open_store();
-    GOOD(kn_store_write(s, "trash", "secret", "secret", 6, &err));
-    GOOD(kn_store_path(s, "trash", "secret", &target, &err));
+    GOOD(kn_store_write(s, "results", "secret", "secret", 6, &err));
+    GOOD(kn_store_path(s, "results", "secret", &target, &err));
     GOOD(kn_store_path(s, "gallery", "a.png", &link, &err));
     assert_int_equal(symlink(target, link), 0);
     REFUSED(kn_store_read(s, "gallery", "a.png", 100, &text, &err), KN_E_NOT_FOUND);
     assert_int_equal(text.len, 0);
     assert_false(kn_store_has(s, "gallery", "a.png"));
-    assert_true(kn_store_has(s, "trash", "secret"));
+    assert_true(kn_store_has(s, "results", "secret"));
     free(link);
     free(target);
     kn_store_close(s);
@@ -335,7 +339,7 @@ static void deleted_pictures_go_to_the_trash(void **state) {
     unsigned broken;
     GOOD(kn_gallery_find(s, a.text, &r, &err));
     GOOD(kn_gallery_delete(s, a.text, false, &err));
-    assert_true(kn_store_has(s, "trash", r.file));
+    assert_true(kn_store_has(s, KN_STORE_TRASH, r.file));
     assert_false(kn_store_has(s, "gallery", r.file));
     kn_record_free(&r);
     GOOD(kn_gallery_find(s, b.text, &r, &err));
@@ -346,6 +350,41 @@ static void deleted_pictures_go_to_the_trash(void **state) {
     assert_int_equal(found(s, NULL, NULL), 0);
     kn_record_free(&r);
     REFUSED(kn_gallery_delete(s, b.text, true, &err), KN_E_NOT_FOUND);
+    kn_store_close(s);
+}
+
+static void what_earlier_versions_have_deleted_is_in_the_trash(void **state) {
+    (void)state;
+    char *old, *file;
+    kn_store *s = open_store();
+    GOOD(kn_store_path(s, ".", "trash", &old, &err));
+    assert_int_equal(mkdir(old, 0700), 0);
+    GOOD(kn_store_write(s, "trash", "old.png", "old", 3, &err));
+    GOOD(kn_store_path(s, KN_STORE_TRASH, "old.png", &file, &err));
+    kn_store_close(s);
+    s = open_store();
+    assert_int_equal(access(file, R_OK), 0);
+    assert_int_not_equal(access(old, F_OK), 0);
+    kn_store_close(s);
+    free(old);
+    free(file);
+}
+
+/* Each says by its code what can be done about it. */
+static void what_the_disk_refuses_is_told_apart(void **state) {
+    (void)state;
+    assert_int_equal(kn_code_of_write(ENOSPC, KN_E_IO), KN_E_FULL);
+    assert_int_equal(kn_code_of_write(EDQUOT, KN_E_IO), KN_E_FULL);
+    assert_int_equal(kn_code_of_write(EROFS, KN_E_IO), KN_E_READONLY);
+    assert_int_equal(kn_code_of_write(EACCES, KN_E_IO), KN_E_READONLY);
+    assert_int_equal(kn_code_of_write(EPERM, KN_E_IO), KN_E_READONLY);
+    assert_int_equal(kn_code_of_write(EIO, KN_E_OUTPUT), KN_E_OUTPUT);
+
+    kn_store *s = open_store();
+    GOOD(kn_store_takes(s, "gallery", 1, &err));
+    REFUSED(kn_store_takes(s, "gallery", UINT64_MAX, &err), KN_E_FULL);
+    GOOD(kn_store_do(s, &err, NULL, "PRAGMA query_only = ON", ""));
+    REFUSED(kn_store_do(s, &err, NULL, "DELETE FROM gallery", ""), KN_E_READONLY);
     kn_store_close(s);
 }
 
@@ -364,6 +403,8 @@ int main(void) {
         TEST(a_picture_that_was_being_written_is_made_again),
         TEST(half_a_picture_of_a_job_that_was_given_up_goes),
         TEST(deleted_pictures_go_to_the_trash),
+        TEST(what_earlier_versions_have_deleted_is_in_the_trash),
+        TEST(what_the_disk_refuses_is_told_apart),
     };
     return cmocka_run_group_tests_name("studio gallery", tests, NULL, NULL);
 }

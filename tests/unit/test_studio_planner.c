@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "image/mask.h"
 #include "studio/planner.h"
 
 #define ID_A   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -65,7 +66,8 @@ static int done(void **state) {
 
 static kn_error refusal; /* of the last plan */
 
-static bool other_mask; /* a mask has its own size, not that of the source */
+static bool other_mask;     /* a mask has its own size, not that of the source */
+static unsigned mask_lacks; /* of all pictures */
 
 /* With a source of 3000 x 2000 and a second picture of 640 x 480. */
 static bool plan(const char *body, bool upscale, const char *profile, uint64_t memory, kn_studio_plan *ret,
@@ -93,6 +95,7 @@ static bool plan(const char *body, bool upscale, const char *profile, uint64_t m
         with.inputs[i].role = r.inputs[i].role;
         with.inputs[i].width = sizes[whose == 'b'].width;
         with.inputs[i].height = sizes[whose == 'b'].height;
+        with.inputs[i].mask_lacks = mask_lacks;
         with.inputs[i].has_gain_map = with.inputs[i].has_other_colours = r.inputs[i].id[0] == other_colours;
     }
     bool good = kn_plan_request(&r, &with, ret, &where, &err);
@@ -116,6 +119,38 @@ static void a_mask_is_as_large_as_its_picture(void **state) {
     assert_false(plan("{\"prompt\":\"a\",\"outpaint\":{\"left\":64}," MASKED "}", false, "turbo", UINT64_MAX, &p,
                       pointer, sizeof pointer));
     assert_string_equal(pointer, "/outpaint");
+}
+
+static void a_mask_shows_the_model_what_to_draw(void **state) {
+    (void)state;
+    static const struct {
+        unsigned lacks;
+        const char *profile, *why;
+    } rows[] = {
+        { KN_MASK_LACKS_WHITE | KN_MASK_MISSES_CELLS_8 | KN_MASK_MISSES_CELLS_16, "turbo",
+          "the mask has no white in it, so that nothing would be drawn" },
+        { KN_MASK_MISSES_CELLS_16, "turbo",
+          "the mask's white falls between the model's cells of 16 pixels, so that nothing would be drawn; make it "
+          "larger" },
+        { KN_MASK_MISSES_CELLS_8, "turbo", NULL },
+        { KN_MASK_MISSES_CELLS_16, "zimage", NULL },
+        { KN_MASK_MISSES_CELLS_8, "zimage",
+          "the mask's white falls between the model's cells of 8 pixels, so that nothing would be drawn; make it "
+          "larger" },
+    };
+    kn_studio_plan p;
+    char pointer[600];
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        mask_lacks = rows[i].lacks;
+        bool good =
+            plan("{\"prompt\":\"a\"," MASKED "}", false, rows[i].profile, UINT64_MAX, &p, pointer, sizeof pointer);
+        assert_int_equal(good, !rows[i].why);
+        if (!good) {
+            assert_string_equal(pointer, "/inputs/1/input_id");
+            assert_string_equal(refusal.text, rows[i].why);
+        }
+    }
+    mask_lacks = 0;
 }
 
 static void a_request_says_how_it_is_worked_on(void **state) {
@@ -503,6 +538,7 @@ static void colours_that_are_not_srgb_are_noted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_mask_is_as_large_as_its_picture),
+        TEST(a_mask_shows_the_model_what_to_draw),
         TEST(a_request_says_how_it_is_worked_on),
         TEST(a_canvas_too_large_is_refused_in_figures),
         TEST(a_canvas_larger_than_the_model_works_on_is_drawn_smaller),

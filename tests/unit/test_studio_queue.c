@@ -447,7 +447,7 @@ static void a_disk_that_refuses_fails_the_job_and_not_the_next(void **state) {
     for (int i = 0; i < 2; i++) {
         kn_id id = add();
         work_off();
-        expect(id, "failed", "disk_full", 1);
+        expect(id, "failed", "internal", 1);
     }
     assert_string_equal(told, "disk: the studio's gallery cannot be written\n");
     assert_int_equal(rename(aside, path), 0);

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -185,6 +186,26 @@ class OnePicture(WorkerCase):
             result = self.worker(recipe, *args)
             self.assertEqual((recipe[:60], result.returncode, result.stdout, result.stderr.decode()),
                              (recipe[:60], status, b"", word + "\n"))
+
+    def test_blind(self):
+        """says_so_of_a_model_whose_files_see_no_pictures"""
+        alone = self.inputs / "alone"  # without the config.json that tells of its vision encoder
+        alone.mkdir()
+        shutil.copy(E2E / "text_encoder.safetensors", alone)
+        text = base64.b64encode(REFERENCE).decode()
+        for encoder in (alone / "text_encoder.safetensors", E2E / "text_encoder-Q8_0.gguf"):
+            config = self.inputs / "blind.toml"
+            config.write_text(f'[model_profiles.tiny]\narchitecture = "qwen-image-2.1"\nvariant = "base"\n'
+                              f'diffusion_model = "{E2E}/transformer.safetensors"\ntext_encoder = "{encoder}"\n'
+                              f'vae = "{E2E}/vae.safetensors"\ntokenizer = "{E2E}/tokenizer.json"\n')
+            args = ("--config", str(config))
+            for more in ({}, {"workflow": "qwen-image-2.1-edit/v1"}):
+                result = self.worker(to_json(**TINY, **more, model="tiny", reference_images=[text]), *args)
+                self.assertEqual((result.returncode, result.stdout, result.stderr), (2, b"", b"image_model_mismatch\n"))
+            part = {key: value for key, value in TINY.items() if key not in ("width", "height")}
+            part.update(model="tiny", init_image=text, mask_image=text)
+            shown, hidden = (self.worker(to_json(**part, show_region=show), *args) for show in (True, False))
+            self.assertEqual((shown.returncode, shown.stderr, shown.stdout), (0, b"", hidden.stdout))
 
     def test_workflow(self):
         """finds_the_model_of_a_workflow"""

@@ -114,7 +114,8 @@ static bool deny_failure(kn_visit *v, const json_t *job, kn_error *err) {
     } rows[] = { { KN_TASK_MISSING_MODEL, 409 },
                  { KN_TASK_INPUT_INVALID, 422 },
                  { KN_TASK_ISOLATION_MISSING, 503 },
-                 { KN_TASK_DISK_FULL, 507 } };
+                 { KN_TASK_DISK_FULL, 507 },
+                 { KN_TASK_STORAGE_READONLY, 507 } };
     const json_t *error = json_object_get(job, "error");
     const char *state = json_string_value(json_object_get(job, "state"));
     const char *code = json_string_value(json_object_get(error, "code"));
@@ -194,8 +195,32 @@ static void client_left(kn_visit *v) {
         cancel_job(v);
 }
 
+/* Whoever comes again orders anew, so nobody would fetch the picture. */
+static bool work_leave(kn_visit *v, kn_store *s, kn_error *err) {
+    kn_error why = { 0 };
+    (void)err; /* its client is told the same */
+    v->compat->cancelled = kn_visit_cancel_job(v, s, &why);
+    return true;
+}
+
+static void after_leave(kn_visit *v) {
+    if (v->compat->cancelled)
+        kn_visit_tell_cancelled(v);
+    if (!v->x)
+        return;
+    if (!v->compat->order.stream) {
+        kn_visit_refuse(v, kn_stopping.status, kn_stopping.code, kn_stopping.title, NULL, NULL);
+        return;
+    }
+    v->problem = kn_stopping;
+    v->compat->finished = true;
+    v->compat->way->failed(v);
+}
+
 static void finish(kn_visit *v) {
-    if (v->compat->order.stream)
+    if (v->compat->left)
+        kn_visit_send(v, work_leave, after_leave);
+    else if (v->compat->order.stream)
         kn_visit_send(v, try_answer, after_stream);
     else
         kn_visit_send(v, work_answer, after_answer);
@@ -237,19 +262,23 @@ static void show_preview(kn_visit *v) {
         c->converting = v->in_flight = false;
 }
 
+static void end_waiting(kn_visit *v, bool left) {
+    kn_compat_call *c = v->compat;
+    stop_waiting(v);
+    c->ended = true;
+    c->left = left;
+    if (!c->converting)
+        finish(v);
+}
+
 static void event_came(kn_watch_events *w, const kn_event *event) {
     kn_visit *v = KN_HOLDER(w, kn_visit, watch);
     kn_compat_call *c = v->compat;
-    if (kn_event_topic(event->kind) != KN_TOPIC_JOBS || strcmp(event->subject, v->part[1]) != 0)
-        return;
-    if (event->kind == KN_EVENT_JOB_PREVIEW && c->order.stream)
+    bool mine = kn_event_topic(event->kind) == KN_TOPIC_JOBS && !strcmp(event->subject, v->part[1]);
+    if (mine && event->kind == KN_EVENT_JOB_PREVIEW && c->order.stream)
         show_preview(v);
-    if (!kn_event_is_last_of_job(event->kind))
-        return;
-    stop_waiting(v);
-    c->ended = true;
-    if (!c->converting)
-        finish(v);
+    if (mine ? kn_event_is_last_of_job(event->kind) : kn_queue_leaves(v->studio->queue, v->part[1]))
+        end_waiting(v, !mine);
 }
 
 static void wait_for_job(kn_visit *v) {
@@ -267,6 +296,8 @@ static void wait_for_job(kn_visit *v) {
     kn_studio_watch(v->studio, &v->watch);
     if (c->order.stream)
         begin_stream(v);
+    if (kn_queue_leaves(v->studio->queue, v->part[1]))
+        end_waiting(v, true);
 }
 
 /* ---- from an order to a job ---- */

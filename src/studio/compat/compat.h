@@ -145,6 +145,7 @@ struct kn_compat_call {
     bool abandoned;                  /* the client left before there was a job */
     kn_wait stands_for;              /* what its pictures would wait for */
     bool created, waits, finished;
+    bool left, cancelled;   /* the service stops and nothing is done of its job any more, which has been told so */
     bool converting, ended; /* a preview is on its way into the wanted format; the job has ended meanwhile */
     kn_buf preview;
     kn_buf out; /* an answer, or what is to be sent of a stream */
