@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tap
 from cli.png import Picture, coloured
 from studio import agreement
-from studio.rig import PATIENCE, TOKEN, png
+from studio.rig import PATIENCE, SANITIZED, TOKEN, png
 from studio.serve import DEMO, LONG, PROGRAM, Serve, write_bright_vae
 from studio.slow import resident_bytes
 from workers.jpeg import Hdr
@@ -386,20 +386,31 @@ class Pictures(unittest.TestCase):
             for path in kept:
                 self.assertRegex(path, r"^studio/(studio\.db|gallery/)")
 
+    def cancelled_in_the_middle(self, rig):
+        """A job, within a step. What memory its worker has afterwards."""
+        job = rig.job("a boat", **LONG, size={"mode": "custom", "width": 512, "height": 512})
+        with rig.events(f"/jobs/{job}/events") as events:
+            with rig.held(job):  # what it does before it is told does not count
+                (worker,) = rig.workers()
+                before = [rig.get(f"/jobs/{job}")["progress"] for _ in range(2)][1]  # what it has told is heard by then
+                self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            told = {}  # the newest of each kind
+            while "job.cancelled" not in told:
+                event = next(events)
+                told[event.kind] = event.data
+        one = 1 / 8 / 10  # of eight pictures; a picture's eight steps are eight tenths of its time
+        self.assertLess(told["job.progress"]["progress"]["fraction"] - before["fraction"], 1.5 * one)
+        self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
+        self.assertEqual(rig.workers(), [worker])
+        return resident_bytes(worker)
+
     def test_a_running_job_stops_within_a_step_and_gives_its_memory_back(self):
+        jobs, most = 8, 1 << 20  # most: that each may leave behind, of 3.5 MiB
         with Serve() as rig:
-            rig.drawn("a boat")
-            (worker,) = rig.workers()
-            warm = resident_bytes(worker)
-            job = rig.job("a boat", **LONG, size={"mode": "custom", "width": 512, "height": 512})
-            rig.running(job)
-            begun = time.monotonic()
-            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
-            self.assertEqual(rig.ended(job)["state"], "cancelled")
-            self.assertLess(time.monotonic() - begun, 10)
-            self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
-            self.assertEqual(rig.workers(), [worker])
-            self.assertLess(resident_bytes(worker) - warm, 16 << 20)
+            warm = self.cancelled_in_the_middle(rig)
+            left = [self.cancelled_in_the_middle(rig) - warm for _ in range(jobs)]
+            if not SANITIZED:  # a sanitizer keeps freed memory back
+                self.assertLess(left[-1], jobs * most, left)
 
     def test_a_job_survives_its_worker_and_its_server(self):
         with Serve() as rig:
