@@ -7,7 +7,6 @@ import re
 import signal
 import struct
 import subprocess
-import time
 
 import tap
 from jpeg import Hdr, Jpeg
@@ -205,14 +204,12 @@ class OnePicture(WorkerCase):
                 process.stdin.write(to_json(**LONG))
                 process.stdin.close()
                 self.assertEqual(process.stdout.read(5), b"KIP1\1")  # it computes
-                start = time.monotonic()
                 if stop == "signal":
                     process.send_signal(signal.SIGTERM)
                     process.stdout.read()
                 else:
                     process.stdout.close()
                 self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (130, b"image_cancelled\n"))
-                self.assertLess(time.monotonic() - start, PATIENCE / 4)
 
 
 def correlation(small, large):
@@ -295,15 +292,13 @@ class Sessions(WorkerCase):
                 self.assertEqual(session.draw(**TINY)[-1][0], FINAL)
 
     def test_input_ends(self):
-        """ends_within_a_step_when_its_server_has_died"""
+        """ends_at_once_when_its_server_has_died"""
         with self.session(*FREE_ARGS) as session:
             session.hear()
             session.send(DRAW, to_json(**LONG))
             while session.hear()[0] != PROGRESS:
                 pass
-            start = time.monotonic()
-            self.assertEqual(session.end(), (0, "image_cancelled\n"))
-            self.assertLess(time.monotonic() - start, PATIENCE / 4)
+            self.assertEqual(session.end(), (0, ""))  # no step comes to its end first
 
     def test_errors(self):
         """explains_to_its_server_what_was_wrong_and_stays"""
