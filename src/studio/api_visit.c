@@ -341,11 +341,21 @@ void kn_visit_waits(kn_visit *v) {
     kn_exchange_set_brief(v->x, false);
 }
 
+static bool is_json(const kn_visit *v) {
+    return kn_json_check((kn_json_text){ v->body.data, v->body.len }, NULL);
+}
+
+static const char no_json[] = "json_invalid", no_json_title[] = "The body is not JSON";
+
 bool kn_visit_has_json(kn_visit *v) {
-    if (kn_json_check((kn_json_text){ v->body.data, v->body.len }, NULL))
-        return true;
-    kn_visit_refuse(v, 400, "json_invalid", "The body is not JSON", NULL, NULL);
-    return false;
+    bool ok = is_json(v);
+    if (!ok)
+        kn_visit_refuse(v, 400, no_json, no_json_title, NULL, NULL);
+    return ok;
+}
+
+bool kn_visit_check_json(kn_visit *v) {
+    return is_json(v) || kn_visit_deny(v, 400, no_json, no_json_title, NULL);
 }
 
 bool kn_visit_has_field(kn_visit *v, const char *name) {

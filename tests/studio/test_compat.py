@@ -138,6 +138,11 @@ class Doors(Compat):
                                       "errors": "There is no such route"})
         sdcpp = self.send("GET", "/sdcpp/v1/nothing")
         self.assertEqual((sdcpp.status, sdcpp.json), (404, {"error": "There is no such route"}))
+        for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdapi/v1/extra-single-image",
+                     "/sdapi/v1/png-info", "/sdcpp/v1/img_gen", "/sdcpp/v1/upscale", "/sdcpp/v1/vid_gen"):
+            answer = self.send("POST", path, b'{"prompt":"x"')
+            self.assertEqual(answer.status, 400, path)
+            self.assertIn(b"The body is not JSON", answer.body, path)
         words = "The path is not in its plain form"
         for paths, own in (
                 (("/v1//models", "//v1/models", "///v1/models"),
