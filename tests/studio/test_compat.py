@@ -614,12 +614,11 @@ class Sdcpp(Compat):
             self.assertEqual((answer.status, list(answer.json)), (400, ["error"]), more)
         can = self.good(self.send("GET", "/sdcpp/v1/capabilities")).json
         self.assertEqual([(each["name"], each["image_upscale"]) for each in can["upscalers"]],
-                         [("None", False), ("lanczos", False), ("2x-sharp", True), ("3x-soft", True),
-                          ("none-at-all", False)])
+                         [("None", False), ("lanczos", False), ("2x-sharp", True), ("3x-soft", True)])
         self.assertEqual((can["upscale"], can["limits"]["max_upscale_width"]), (True, 8192))
         names = self.good(self.send("GET", "/sdapi/v1/upscalers")).json
         self.assertEqual([(each["name"], each["scale"]) for each in names],
-                         [("None", 4), ("Lanczos", 4), ("2x-sharp", 2), ("3x-soft", 3), ("none-at-all", 4)])
+                         [("None", 4), ("Lanczos", 4), ("2x-sharp", 2), ("3x-soft", 3)])
         self.good(self.rig.ask("PATCH", "/settings", {"model_directory": self.rig.folder}))
 
     def test_a_running_job_is_cancelled(self):

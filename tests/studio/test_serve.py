@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -296,18 +297,33 @@ class Pictures(unittest.TestCase):
     def test_upscalers_are_measured_by_the_worker_once(self):
         with Serve() as rig:
             models = os.path.join(rig.folder, "studio", "models")
-            os.makedirs(os.path.join(models, "upscalers"))
-            shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
-            with open(os.path.join(models, "upscalers", "broken.safetensors"), "w") as file:
+            folder = os.path.join(models, "upscalers")
+
+            def path(name):
+                return os.path.join(folder, name + ".safetensors")
+
+            os.makedirs(path("folder"))
+            shutil.copy(UPSCALER, path("compact"))
+            shutil.copy(UPSCALER.replace("compact-x2", "compact-x4"), path("larger"))
+            os.symlink("compact.safetensors", path("link"))
+            os.symlink("nowhere", path("dangling"))
+            os.mkfifo(path("fifo"))
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(path("socket"))
+            with open(path("broken"), "w") as file:
                 file.write("nonsense")
             self.assertEqual(rig.ask("PATCH", "/settings", {"model_directory": models}).status, 200)
+            picture = rig.upload(png(20, 30))
+            made = rig.ended(rig.post("/upscale", {"input_id": picture, "upscale": {"upscaler": "larger"}})["id"])
+            self.assertEqual([one["width"] for one in made["results"]], [80])  # its own factor, also of the first order
             for _ in range(2):
-                factors = {one["id"]: one["factor"] for one in rig.get("/capabilities")["upscalers"]}
-                self.assertEqual(factors, {"lanczos": None, "broken": None, "compact": 2})
-            order = {"input_id": rig.upload(png(20, 30)), "upscale": {"factor": 2, "upscaler": "broken"}}
-            job = rig.ended(rig.post("/upscale", order)["id"])
-            self.assertIn("'broken.safetensors'", job["error"]["message"])
-            self.assertNotIn(rig.folder, job["error"]["message"])
+                listed = {one["id"]: (one["factor"], one["installed"]) for one in rig.get("/capabilities")["upscalers"]}
+                self.assertEqual(listed, {"lanczos": (None, True), "broken": (None, False), "compact": (2, True),
+                                          "larger": (4, True), "link": (2, True)})
+            answer = rig.post("/upscale", {"input_id": picture, "upscale": {"factor": 2, "upscaler": "broken"}})
+            self.assertEqual((answer.status, answer["code"]), (409, "missing_model"))
+            for name, status in (("broken", 422), ("fifo", 422), ("compact", 200)):
+                self.assertEqual(rig.ask("PATCH", "/settings", {"upscaler": name}).status, status)
             answer = rig.send("POST", "/sdcpp/v1/upscale", {"image": base64.b64encode(png(20, 30)).decode(),
                                                             "upscaler": "compact", "repeats": 2})
             self.assertEqual((answer.status, answer["width"], answer["height"]), (200, 80, 120))

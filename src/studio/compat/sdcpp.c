@@ -343,9 +343,12 @@ static json_t *defaults_json(const kn_model_profile *m) {
 
 static json_t *upscalers_json(const kn_upscaler_list *l) {
     json_t *list = json_pack("[{s:s, s:b, s:b}]", "name", "None", "model", 0, "image_upscale", 0);
-    for (size_t i = 0; i < l->count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "name", l->items[i].id, "model",
-                                              l->items[i].file != NULL, "image_upscale", l->items[i].factor > 1));
+    for (size_t i = 0; i < l->count; i++) {
+        const kn_upscale_choice *u = &l->items[i];
+        if (kn_upscaler_is_usable(u))
+            json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "name", u->id, "model", u->file != NULL,
+                                                  "image_upscale", u->factor > 1));
+    }
     return list;
 }
 
