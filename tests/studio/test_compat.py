@@ -101,7 +101,9 @@ class Doors(Compat):
     def test_the_token_opens_in_each_form_that_clients_can_send(self):
         alone = "Basic " + base64.b64encode(TOKEN.encode()).decode()
         as_user = "Basic " + base64.b64encode((TOKEN + ":").encode()).decode()
-        for credential in ("Bearer " + TOKEN, self.BASIC, alone, as_user):
+        for credential in ("Bearer " + TOKEN, "bearer   " + TOKEN):
+            self.good(self.send("GET", "/api/v1/status", credential=credential))
+        for credential in ("Bearer " + TOKEN, self.BASIC, self.BASIC.replace(" ", "  "), alone, as_user):
             self.good(self.send("GET", "/v1/models", credential=credential))
             self.good(self.send("GET", "/sdapi/v1/options", credential=credential))
         for path in ("/v1/models", "/sdapi/v1/samplers", "/sdcpp/v1/capabilities"):
@@ -109,7 +111,8 @@ class Doors(Compat):
             self.good(self.send("GET", f"/key/{TOKEN}{path}", credential="Basic Og=="))
 
     def test_nothing_else_does(self):
-        wrong = ["Basic Og==", "Basic !", "Basic " + base64.b64encode(b"me:" + TOKEN.encode()[1:]).decode(), "Bearer x"]
+        wrong = ["Basic Og==", "Basic !", "Basic " + base64.b64encode(b"me:" + TOKEN.encode()[1:]).decode(), "Bearer x",
+                 "Bearer" + TOKEN, "Bearer\t" + TOKEN]
         for credential in wrong + [None]:
             answer = self.send("GET", "/v1/models", credential=credential)
             self.assertEqual(answer.status, 401)
