@@ -171,6 +171,7 @@ static bool hear_picture(kn_image_process *p) {
     p->result.width = picture.width;
     p->result.height = picture.height;
     p->result.is_transparent = picture.traits & KN_TRAIT_TRANSPARENT;
+    p->result.was_turned = picture.traits & KN_TRAIT_TURNED;
     p->result.has_gain_map = picture.traits & KN_TRAIT_GAIN_MAP;
     p->result.has_damaged_map = picture.traits & KN_TRAIT_DAMAGED_MAP;
     p->result.icc_profile = picture.profile;

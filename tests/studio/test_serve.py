@@ -294,6 +294,13 @@ class Pictures(unittest.TestCase):
             own = {"directory": rig.folder, "file_name": "upstream-in-flight"}  # which asks for a recovery
             self.assertEqual(rig.post(f"/gallery/{result['gallery_item']}/export", own).status, 422)
 
+    def test_an_input_tells_whether_it_was_turned(self):
+        with Serve() as rig:
+            for name, turned in (("exif-6.jpg", True), ("exif-9-invalid.jpg", False), ("webp-named.jpg", False)):
+                with open(os.path.join(GOLDEN, "image", name), "rb") as file:
+                    answer = rig.post("/inputs", file.read(), type="image/webp" if "webp" in name else "image/jpeg")
+                self.assertEqual((answer.status, answer["orientation_applied"]), (201, turned), name)
+
     def test_upscalers_are_measured_by_the_worker_once(self):
         with Serve() as rig:
             models = os.path.join(rig.folder, "studio", "models")

@@ -320,8 +320,8 @@ class Sessions(WorkerCase):
         """reads_pictures_for_its_server"""
         with self.session() as session:
             session.hear()
-            for name, largest, facts, size in (("exif-6.jpg", 0, (32, 48, 0), (32, 48)),
-                                               ("exif-6.jpg", 24, (32, 48, 0), (16, 24)),
+            for name, largest, facts, size in (("exif-6.jpg", 0, (32, 48, 8), (32, 48)),
+                                               ("exif-6.jpg", 24, (32, 48, 8), (16, 24)),
                                                ("alpha-hidden.png", 0, (16, 16, 1), (16, 16)),
                                                ("webp-named.jpg", 512, (48, 32, 0), (48, 32))):
                 kind, payload = session.read_picture((IMAGES / name).read_bytes(), largest)
