@@ -13,37 +13,45 @@ static unsigned bits_of(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : 64;
 }
 
-/* One group of four characters, of which `count` are not padding, to count - 1 bytes. */
-static bool decode_group(const char *at, size_t count, uint8_t bytes[3]) {
-    uint32_t all = 0;
+/* One group of four characters, of which `count` are not padding, to count - 1 bytes. bits: of each character. */
+static bool decode_group(const uint8_t bits[256], const char *at, size_t count, uint8_t *bytes) {
+    uint32_t all = 0, seen = 0;
     for (size_t i = 0; i < 4; i++) {
-        unsigned bits = i < count ? bits_of(at[i]) : 0;
-        if (bits > 63)
-            return false;
-        all = all << 6 | bits;
+        uint32_t six = i < count ? bits[(unsigned char)at[i]] : 0;
+        seen |= six;
+        all = all << 6 | six;
     }
-    bytes[0] = (uint8_t)(all >> 16);
-    bytes[1] = (uint8_t)(all >> 8);
-    bytes[2] = (uint8_t)all;
+    for (size_t i = 0; i + 1 < count; i++)
+        bytes[i] = (uint8_t)(all >> (16 - 8 * i));
     /* What padding leaves over is zero; other bits would be a second way to write the same bytes. */
-    return count == 4 || (all & (count == 3 ? 0xFF : 0xFFFF)) == 0;
+    return seen < 64 && (count == 4 || (all & (count == 3 ? 0xFF : 0xFFFF)) == 0);
 }
 
 bool kn_base64_decode(const char *text, size_t len, kn_buf *into, kn_error *err) {
+    uint8_t bits[256], unwanted[3];
     size_t padding = 0;
     if (len % 4)
         return kn_fail(err, KN_E_FORMAT, "not base64: its length is %zu, which is no multiple of 4", len);
     while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
         padding++;
-    if (into && !kn_buf_reserve(into, len / 4 * 3))
-        return kn_fail_nomem(err, len / 4 * 3);
-    for (size_t at = 0; at < len; at += 4) {
-        size_t count = at + 4 == len ? 4 - padding : 4;
-        uint8_t bytes[3];
-        if (!decode_group(text + at, count, bytes))
-            return kn_fail(err, KN_E_FORMAT, "not base64: characters %zu to %zu are no group of it", at + 1, at + 4);
-        if (into && !kn_buf_add(into, bytes, count - 1))
-            return kn_fail_nomem(err, len / 4 * 3);
+    size_t bytes = len / 4 * 3 - padding, at = 0;
+    if (into && !kn_buf_reserve(into, bytes))
+        return kn_fail_nomem(err, bytes);
+    for (unsigned i = 0; i < sizeof bits; i++)
+        bits[i] = (uint8_t)bits_of((char)i);
+    uint8_t *to = into ? (uint8_t *)into->data + into->len : unwanted;
+    size_t step = into ? 3 : 0, whole = len - (padding ? 4 : 0);
+    while (at < whole && decode_group(bits, text + at, 4, to)) {
+        at += 4;
+        to += step;
+    }
+    if (at == whole && padding && decode_group(bits, text + at, 4 - padding, to))
+        at += 4;
+    if (at < len)
+        return kn_fail(err, KN_E_FORMAT, "not base64: characters %zu to %zu are no group of it", at + 1, at + 4);
+    if (into) {
+        into->len += bytes;
+        into->data[into->len] = 0;
     }
     return true;
 }

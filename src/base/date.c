@@ -8,10 +8,15 @@ kn_date kn_date_of(int64_t seconds) {
     kn_date d = { "" };
     struct tm t;
     time_t at = (time_t)seconds;
-    if (!gmtime_r(&at, &t) || t.tm_year < 70 || t.tm_year > 9999 - 1900 ||
-        !strftime(d.text, sizeof d.text, "%Y-%m-%dT%H:%M:%SZ", &t))
-        d.text[0] = 0;
+    char rest[20]; /* without the year, which strftime does not fill up */
+    if (gmtime_r(&at, &t) && t.tm_year >= -1900 && t.tm_year <= 9999 - 1900 &&
+        strftime(rest, sizeof rest, "-%m-%dT%H:%M:%SZ", &t))
+        snprintf(d.text, sizeof d.text, "%04d%s", t.tm_year + 1900, rest);
     return d;
+}
+
+kn_date kn_date_of_ms(int64_t ms) {
+    return kn_date_of(ms / 1000 - (ms % 1000 < 0));
 }
 
 int64_t kn_date_now(void) {
@@ -57,7 +62,7 @@ bool kn_date_parse(const char *text, size_t len, int64_t *ret) {
     const char *at = text, *end = text + len;
     struct tm t = { 0 };
     int year = 0, month = 0, from_utc = 0;
-    if (!digits(&at, end, 4, 1970, 9999, &year) || !sign(&at, end, '-') || !digits(&at, end, 2, 1, 12, &month) ||
+    if (!digits(&at, end, 4, 0, 9999, &year) || !sign(&at, end, '-') || !digits(&at, end, 2, 1, 12, &month) ||
         !sign(&at, end, '-') || !digits(&at, end, 2, 1, 31, &t.tm_mday) || !sign(&at, end, 'T') ||
         !digits(&at, end, 2, 0, 23, &t.tm_hour) || !sign(&at, end, ':') || !digits(&at, end, 2, 0, 59, &t.tm_min) ||
         !sign(&at, end, ':') || !digits(&at, end, 2, 0, 60, &t.tm_sec))

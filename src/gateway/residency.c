@@ -51,8 +51,8 @@ static bool read_resident(kn_json_reader *j, kn_resident *ret, bool *good) {
         } else if (kn_json_is(key, "context_length") && is_number(j)) {
             kn_json_u64(j, &m.context_length);
         } else if (kn_json_is(key, "expires_at") && is_text) {
-            if (kn_json_string(j, &text) && !kn_date_parse(text.data, text.len, &m.expires_s))
-                m.expires_s = 0;
+            if (kn_json_string(j, &text) && (!kn_date_parse(text.data, text.len, &m.expires_s) || m.expires_s < 0))
+                m.expires_s = 0; /* what has none expires in the year 1 */
         } else {
             kn_json_skip(j, NULL);
         }

@@ -43,14 +43,21 @@ static bool comes_from_a_foreign_page(const kn_guard *g, const kn_head *head) {
     return false;
 }
 
-bool kn_guard_has_token(const kn_guard *g, const kn_head *head) {
-    static const char scheme[] = "Bearer ";
+bool kn_guard_credential(const kn_head *head, const char *scheme, kn_span *ret) {
     kn_span value;
-    if (!kn_head_only(head, KN_FIELD_AUTHORIZATION, &value) || value.len < sizeof scheme - 1 ||
-        strncasecmp(value.data, scheme, sizeof scheme - 1))
+    size_t at = strlen(scheme);
+    if (!kn_head_only(head, KN_FIELD_AUTHORIZATION, &value) || value.len <= at || value.data[at] != ' ' ||
+        strncasecmp(value.data, scheme, at) != 0)
         return false;
-    kn_span given = { value.data + (sizeof scheme - 1), value.len - (sizeof scheme - 1) };
-    return kn_token_is_same(given, kn_span_of(g->token));
+    while (at < value.len && value.data[at] == ' ')
+        at++;
+    *ret = (kn_span){ value.data + at, value.len - at };
+    return true;
+}
+
+bool kn_guard_has_token(const kn_guard *g, const kn_head *head) {
+    kn_span given;
+    return kn_guard_credential(head, "Bearer", &given) && kn_token_is_same(given, kn_span_of(g->token));
 }
 
 /* A wrong credential costs a place in the bucket, which fills again with time. False: it is empty. */

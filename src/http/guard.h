@@ -27,6 +27,9 @@ bool kn_token_is_valid(const char *token, size_t len);
 /* Compares in a time that tells nothing about the secret. */
 bool kn_token_is_same(kn_span given, kn_span secret);
 
+/* What Authorization says in that scheme, behind one space or more (RFC 9110). False: nothing. */
+bool kn_guard_credential(const kn_head *head, const char *scheme, kn_span *ret);
+
 /* The two parts of the following, for listeners with other credentials, too. */
 bool kn_guard_knows_page(kn_guard *g, kn_exchange *x, const kn_head *head);
 bool kn_guard_has_token(const kn_guard *g, const kn_head *head);

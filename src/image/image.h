@@ -17,6 +17,7 @@ typedef struct kn_image {
     uint32_t width, height;
     unsigned channels; /* 3: red, green, blue; 4: and alpha, not premultiplied; 1: grey, of gain maps alone */
     uint8_t *pixels;   /* [height, width, channels], rows without gaps */
+    bool was_turned;   /* upright, when it was read (read.h) */
 } kn_image;
 
 /* Pixels are undefined. Neither side is 0. */

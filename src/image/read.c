@@ -28,6 +28,7 @@ bool kn_image_read(const void *data, size_t len, const kn_image_limits *limits, 
         return false;
     }
     *ret = image;
+    ret->was_turned = orientation != KN_EXIF_UPRIGHT;
     return true;
 }
 

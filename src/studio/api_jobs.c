@@ -172,8 +172,13 @@ static bool work_retry(kn_visit *v, kn_store *s, kn_error *err) {
     return ok;
 }
 
+/* By how much an upscaler enlarges may be the size that is meant. */
 static void send_order(kn_visit *v) {
-    if (!kn_visit_refuse_unlocked(v))
+    if (kn_visit_refuse_unlocked(v))
+        return;
+    if (v->work == work_create_upscale)
+        kn_visit_send_measured(v, v->work, after_create);
+    else
         kn_visit_send(v, v->work, after_create);
 }
 

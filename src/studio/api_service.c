@@ -151,10 +151,10 @@ static bool check_names(kn_visit *v, kn_store *s, const kn_studio_settings *now,
     kn_upscaler_list upscalers;
     kn_upscalers_find(now->model_directory, &upscalers);
     bool new_profile = strcmp(now->profile, p.settings.profile) != 0,
-         new_upscaler = strcmp(now->upscaler, p.settings.upscaler) != 0, ok = true;
-    if (new_profile && now->profile[0] && !kn_profiles_named(&p.models, now->profile))
+         new_upscaler = strcmp(now->upscaler, p.settings.upscaler) != 0, ok = kn_upscalers_recall(s, &upscalers, err);
+    if (ok && new_profile && now->profile[0] && !kn_profiles_named(&p.models, now->profile))
         ok = deny_name(v, "/active_profile", "there is no such model profile", err);
-    else if (new_upscaler && !kn_upscaler_named(&upscalers, now->upscaler))
+    else if (ok && new_upscaler && !kn_upscaler_named(&upscalers, now->upscaler))
         ok = deny_name(v, "/upscaler", "there is no such upscaler; the capabilities list those that there are", err);
     kn_upscalers_free(&upscalers);
     kn_prepared_free(&p);

@@ -1,6 +1,8 @@
 #include "studio/api_visit.h"
 
 #include <inttypes.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,23 +292,49 @@ bool kn_visit_flag(kn_visit *v, const char *name, bool usual, bool *ret) {
     return !text || *ret || !strcmp(text, "false") || refuse_parameter(v, name);
 }
 
+/* ---- pages of lists ---- */
+
+typedef struct cursor_text {
+    char text[64];
+} cursor_text;
+
+/* A place in this list, signed: nobody goes on from where no page has ended. */
+static cursor_text cursor_of(const kn_visit *v, uint64_t place) {
+    enum { SIGNED_BYTES = 8 };
+    const char *token = v->api->guard.token;
+    unsigned char digest[EVP_MAX_MD_SIZE] = { 0 };
+    char what[KN_API_PART_BYTES + 40];
+    cursor_text c;
+    int len = snprintf(what, sizeof what, "cursor %s %" PRIu64, v->part[0], place);
+    HMAC(EVP_sha256(), token, (int)strlen(token), (unsigned char *)what, (size_t)len, digest, NULL);
+    len = snprintf(c.text, sizeof c.text, "%" PRIu64 "-", place);
+    kn_hex(digest, SIGNED_BYTES, c.text + len);
+    return c;
+}
+
+/* 0: it is none that was given out. */
+static uint64_t place_of(const kn_visit *v, const char *cursor) {
+    char number[24];
+    uint64_t place = 0;
+    snprintf(number, sizeof number, "%.*s", (int)KN_MIN(strcspn(cursor, "-"), sizeof number - 1), cursor);
+    return kn_parse_u64(number, &place) && !strcmp(cursor_of(v, place).text, cursor) ? place : 0;
+}
+
 bool kn_visit_page(kn_visit *v) {
-    uint64_t before = 0;
     const char *cursor = kn_visit_parameter(v, "cursor");
     if (!kn_visit_number(v, "limit", 1, 200, 50, &v->end))
         return false;
-    if (cursor && (!kn_parse_u64(cursor, &before) || !before || before > INT64_MAX)) {
+    v->number = cursor ? place_of(v, cursor) : 0;
+    if (cursor && !v->number) {
         kn_visit_refuse(v, 400, "cursor_invalid", "The cursor is none that was given out", NULL, "query/cursor");
         return false;
     }
-    v->number = before;
     return true;
 }
 
 bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err) {
-    char cursor[24];
-    snprintf(cursor, sizeof cursor, "%" PRId64, next);
-    v->json = json_pack("{s:o, s:s?}", "items", items, "next_cursor", next ? cursor : NULL);
+    cursor_text cursor = cursor_of(v, (uint64_t)next);
+    v->json = json_pack("{s:o, s:s?}", "items", items, "next_cursor", next ? cursor.text : NULL);
     return v->json || kn_fail_nomem(err, sizeof cursor);
 }
 
@@ -343,11 +371,21 @@ void kn_visit_waits(kn_visit *v) {
     kn_exchange_set_brief(v->x, false);
 }
 
+static bool is_json(const kn_visit *v) {
+    return kn_json_check((kn_json_text){ v->body.data, v->body.len }, NULL);
+}
+
+static const char no_json[] = "json_invalid", no_json_title[] = "The body is not JSON";
+
 bool kn_visit_has_json(kn_visit *v) {
-    if (kn_json_check((kn_json_text){ v->body.data, v->body.len }, NULL))
-        return true;
-    kn_visit_refuse(v, 400, "json_invalid", "The body is not JSON", NULL, NULL);
-    return false;
+    bool ok = is_json(v);
+    if (!ok)
+        kn_visit_refuse(v, 400, no_json, no_json_title, NULL, NULL);
+    return ok;
+}
+
+bool kn_visit_check_json(kn_visit *v) {
+    return is_json(v) || kn_visit_deny(v, 400, no_json, no_json_title, NULL);
 }
 
 bool kn_visit_has_field(kn_visit *v, const char *name) {

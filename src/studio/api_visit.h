@@ -129,8 +129,9 @@ bool kn_visit_list(kn_visit *v, json_t *items, int64_t next, kn_error *err);
 /* The answer is one that is waited for, or never ends: it ends when its client closes its sending side. */
 void kn_visit_waits(kn_visit *v);
 
-/* Whether the body is JSON; else it is answered. */
+/* Whether the body is JSON; else it is answered. The second one is for the disk's thread, where large ones belong. */
 bool kn_visit_has_json(kn_visit *v);
+bool kn_visit_check_json(kn_visit *v);
 
 /* Whether there is such a field, with a value that can be used or not. Where that matters, ask this first. */
 bool kn_visit_has_field(kn_visit *v, const char *name);

@@ -82,14 +82,13 @@ static json_t *row_json(const kn_query *r, const kn_collections *all) {
     char *path = path_of(a, kn_query_text(r, DIRECTORY));
     if (!path)
         return NULL;
-    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:o, s:s, s:s}", "id",
-                          kn_query_text(r, ID), "artifact", artifact, "title", a ? a->title : artifact, "collections",
-                          kn_downloads_collections(all, a), "state", state, "bytes_done", (json_int_t)done,
-                          "bytes_total", (json_int_t)total, "bytes_per_second", "connections", 0, "path", path,
-                          "profiles", profiles ? json_loads(profiles, 0, NULL) : json_array(), "error",
-                          error ? json_loads(error, 0, NULL) : json_null(), "created_at",
-                          kn_date_of(kn_query_int(r, CREATED) / 1000).text, "updated_at",
-                          kn_date_of(kn_query_int(r, UPDATED) / 1000).text);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:n, s:i, s:s, s:o, s:o, s:s, s:s}", "id", kn_query_text(r, ID),
+        "artifact", artifact, "title", a ? a->title : artifact, "collections", kn_downloads_collections(all, a),
+        "state", state, "bytes_done", (json_int_t)done, "bytes_total", (json_int_t)total, "bytes_per_second",
+        "connections", 0, "path", path, "profiles", profiles ? json_loads(profiles, 0, NULL) : json_array(), "error",
+        error ? json_loads(error, 0, NULL) : json_null(), "created_at", kn_date_of_ms(kn_query_int(r, CREATED)).text,
+        "updated_at", kn_date_of_ms(kn_query_int(r, UPDATED)).text);
     free(path);
     return j;
 }

@@ -456,7 +456,7 @@ static bool take_picture(kn_store *s, const char *sidecar, kn_error *err) {
         has_row(s, row_of_id, r.id.text))
         return true;
     bool is_picture = false;
-    r.created_s = kn_id_made_ms(r.id.text, "img_") / 1000;
+    r.created_s = KN_MAX(kn_id_made_ms(r.id.text, "img_") / 1000, KN_DATE_FIRST_S);
     bool ok = kn_store_each(s, room, find_picture, &r, err) && look_at_picture(s, &r, &is_picture, err);
     if (ok && is_picture) {
         char *text = sidecar_text(&r, err);

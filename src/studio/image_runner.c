@@ -432,7 +432,7 @@ static void tell_facts(look *l, const kn_image_result *result) {
     const kn_input_facts facts = { .format = format,
                                    .width = result->width,
                                    .height = result->height,
-                                   .orientation_applied = format != KN_PICTURE_PNG,
+                                   .orientation_applied = result->was_turned,
                                    .has_alpha = result->is_transparent,
                                    .has_gain_map = result->has_gain_map,
                                    .has_damaged_map = result->has_damaged_map,

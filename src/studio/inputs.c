@@ -11,7 +11,7 @@
 #include "image/mask.h"
 
 enum { SIDECAR_BYTES = 4096 };
-#define TIME_MAX ((uint64_t)1 << 50) /* milliseconds; far beyond any clock */
+#define TIME_MAX 0x1p50 /* milliseconds; far beyond any clock */
 
 static const char room[] = "inputs";
 
@@ -32,7 +32,7 @@ json_t *kn_input_json(const kn_input *i) {
                      (int)f->height, "orientation_applied", f->orientation_applied, "has_alpha", f->has_alpha,
                      "has_gain_map", f->has_gain_map, "icc_profile",
                      f->icc_profile.text[0] ? f->icc_profile.text : NULL, "created_at",
-                     kn_date_of(i->created_ms / 1000).text, "last_used_at", kn_date_of(i->last_used_ms / 1000).text);
+                     kn_date_of_ms(i->created_ms).text, "last_used_at", kn_date_of_ms(i->last_used_ms).text);
 }
 
 /* ---- what is known of one, as text ---- */
@@ -66,7 +66,8 @@ static void read_icc(kn_form *f, kn_input_facts *facts) {
 
 static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err) {
     const kn_json_text file = { text, len };
-    uint64_t width = 0, height = 0, created = 0, lacks = 0;
+    uint64_t width = 0, height = 0, lacks = 0;
+    double created = 0; /* exact, as whole numbers are that are no larger */
     size_t format = 0;
     kn_json_reader j;
     kn_form f;
@@ -84,7 +85,7 @@ static bool read_facts(const char *text, size_t len, kn_input *i, kn_error *err)
         case DAMAGED_MAP: kn_form_bool(&f, &i->facts.has_damaged_map); break;
         case MASK: kn_form_u64(&f, 0, 2 * KN_MASK_MISSES_CELLS_16 - 1, &lacks); break;
         case ICC: read_icc(&f, &i->facts); break;
-        case CREATED: kn_form_u64(&f, 0, TIME_MAX, &created); break;
+        case CREATED: kn_form_real(&f, -TIME_MAX, TIME_MAX, &created); break;
         }
     }
     for (int key = 0; key < NEEDED; key++)

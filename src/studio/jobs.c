@@ -85,7 +85,7 @@ static json_t *json_of(const char *text) {
 }
 
 static json_t *date_of(const kn_query *r, int column) {
-    return kn_query_text(r, column) ? json_string(kn_date_of(kn_query_int(r, column) / 1000).text) : json_null();
+    return kn_query_text(r, column) ? json_string(kn_date_of_ms(kn_query_int(r, column)).text) : json_null();
 }
 
 static json_t *results_of(kn_store *s, const char *id, kn_error *err) {

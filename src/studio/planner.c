@@ -25,6 +25,7 @@ enum {
     TILE_MIN = 16,
     TILE_MARGIN = 32,    /* that a tile sees on each side, at most */
     NETWORK_FACTOR = 4,  /* of one that has not been measured */
+    FILTER_FACTOR = 2,   /* of what has none of its own */
     NETWORK_SIDE = 12288 /* of what it makes, at most */
 };
 
@@ -381,12 +382,20 @@ static void estimate_time(const kn_studio_request *r, const kn_plan_setting *wit
 
 /* ---- enlarging ---- */
 
-static bool wanted_size(const kn_upscale_spec *u, kn_studio_plan *p, kn_buf *pointer, kn_error *err) {
+/* By how much a picture is enlarged of which nothing else is said. */
+static double usual_factor(const kn_upscale_spec *u, const kn_plan_setting *with) {
+    const char *id = u->upscaler[0] ? u->upscaler : with->settings->upscaler;
+    const kn_upscale_choice *found = kn_upscaler_named(with->upscalers, id);
+    return found && found->factor ? found->factor : FILTER_FACTOR;
+}
+
+static bool wanted_size(const kn_upscale_spec *u, const kn_plan_setting *with, kn_studio_plan *p, kn_buf *pointer,
+                        kn_error *err) {
     if (u->width) {
         p->result_width = u->width;
         p->result_height = u->height;
     } else {
-        double factor = u->factor > 0 ? u->factor : 2;
+        double factor = u->factor > 0 ? u->factor : usual_factor(u, with);
         p->result_width = (uint32_t)rint(fmin(p->working_width * factor, KN_PICTURE_SIDE_MAX));
         p->result_height = (uint32_t)rint(fmin(p->working_height * factor, KN_PICTURE_SIDE_MAX));
     }
@@ -589,7 +598,7 @@ static bool plan_upscale(const kn_studio_request *r, const kn_plan_setting *with
     p->working_width = source->width;
     p->working_height = source->height;
     p->budget_bytes = budget_of(with);
-    if (!wanted_size(&r->upscale, p, pointer, err))
+    if (!wanted_size(&r->upscale, with, p, pointer, err))
         return false;
     choose_upscaler(r, with, p);
     if (!p->upscaler[0])
@@ -621,7 +630,7 @@ static bool plan_drawing(const kn_studio_request *r, const kn_plan_setting *with
         note(p, "size_as_drawn", "The picture keeps the size at which it is drawn", "warning");
     if (r->has_upscale && result.width)
         return refuse(pointer, err, "/upscale", "the size of the result is given already");
-    if (r->has_upscale && !wanted_size(&r->upscale, p, pointer, err))
+    if (r->has_upscale && !wanted_size(&r->upscale, with, p, pointer, err))
         return false;
     choose_upscaler(r, with, p);
     return set_steps(r, with, p, ret_guided, pointer, err);

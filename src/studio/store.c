@@ -442,6 +442,7 @@ bool kn_store_look(const char *folder, kn_error *err) {
 /* Crockford's base 32: no letter that looks like another or like a digit. */
 static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
 enum { ID_LETTERS = 26, TIME_LETTERS = 10 };
+#define ALL_TIMES ((int64_t)1 << 48) /* milliseconds that an identifier can tell */
 
 bool kn_store_new_id(kn_store *s, const char *prefix, kn_id *ret, kn_error *err) {
     uint64_t now = (uint64_t)kn_store_now_ms();
@@ -478,5 +479,6 @@ int64_t kn_id_made_ms(const char *text, const char *prefix) {
     int64_t ms = 0;
     for (size_t i = 0; i < TIME_LETTERS; i++)
         ms = ms << 5 | (strchr(letters, text[strlen(prefix) + i]) - letters);
-    return ms;
+    ms %= ALL_TIMES;
+    return ms < ALL_TIMES / 2 ? ms : ms - ALL_TIMES; /* of a clock before 1970 */
 }

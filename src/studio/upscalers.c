@@ -1,10 +1,12 @@
 #include "studio/upscalers.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool kn_upscaler_id_of(const char *name, size_t len, char ret[KN_NAME_BYTES]) {
     if (!len || len >= KN_NAME_BYTES)
@@ -22,6 +24,12 @@ static bool make_id(const char *file, char id[KN_NAME_BYTES]) {
     return n && strcmp(file + n, ending) == 0 && kn_upscaler_id_of(file, n, id);
 }
 
+/* A file, or a link to one; nothing that one could wait for. */
+static bool is_readable(int folder, const char *name, struct stat *ret) {
+    return fstatat(folder, name, ret, 0) == 0 && S_ISREG(ret->st_mode) &&
+           faccessat(folder, name, R_OK, AT_EACCESS) == 0;
+}
+
 static int by_id(const void *a, const void *b) {
     return strcmp(((const kn_upscale_choice *)a)->id, ((const kn_upscale_choice *)b)->id);
 }
@@ -35,7 +43,7 @@ void kn_upscalers_find(const char *model_directory, kn_upscaler_list *ret) {
     for (struct dirent *e; d && ret->count < KN_UPSCALERS_MAX && (e = readdir(d));) {
         kn_upscale_choice u = { .file = NULL };
         struct stat st;
-        if (!make_id(e->d_name, u.id) || kn_upscaler_named(ret, u.id) || fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+        if (!make_id(e->d_name, u.id) || kn_upscaler_named(ret, u.id) || !is_readable(dirfd(d), e->d_name, &st))
             continue;
         u.bytes = st.st_size;
         u.changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -74,9 +82,13 @@ void kn_upscalers_free(kn_upscaler_list *l) {
     *l = (kn_upscaler_list){ 0 };
 }
 
+bool kn_upscaler_is_usable(const kn_upscale_choice *u) {
+    return !u->file || !u->measured || u->factor;
+}
+
 const kn_upscale_choice *kn_upscaler_named(const kn_upscaler_list *l, const char *id) {
     for (size_t i = 0; i < l->count; i++)
-        if (!strcmp(l->items[i].id, id))
+        if (!strcmp(l->items[i].id, id) && kn_upscaler_is_usable(&l->items[i]))
             return &l->items[i];
     return NULL;
 }
@@ -86,9 +98,10 @@ json_t *kn_upscalers_json(const kn_upscaler_list *l) {
     for (size_t i = 0; i < l->count; i++) {
         const kn_upscale_choice *u = &l->items[i];
         json_t *factor = u->factor ? json_integer(u->factor) : json_null();
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:b, s:n, s:b}", "id", u->id, "title",
-                                              u->file ? u->id : "Lanczos", "kind", u->file ? "model" : "filter",
-                                              "factor", factor, "installed", 1, "license", "experimental", 0));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:o, s:b, s:n, s:b}", "id", u->id, "title",
+                                        u->file ? u->id : "Lanczos", "kind", u->file ? "model" : "filter", "factor",
+                                        factor, "installed", kn_upscaler_is_usable(u), "license", "experimental", 0));
     }
     return list;
 }

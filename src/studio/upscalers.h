@@ -35,7 +35,9 @@ bool kn_upscalers_recall(kn_store *s, kn_upscaler_list *list, kn_error *err);
 bool kn_upscalers_learn(kn_store *s, const kn_upscale_choice *u, kn_error *err);
 
 void kn_upscalers_free(kn_upscaler_list *list);
-const kn_upscale_choice *kn_upscaler_named(const kn_upscaler_list *list, const char *id); /* NULL: there is none */
+bool kn_upscaler_is_usable(const kn_upscale_choice *u); /* false: the image worker cannot use its file */
+const kn_upscale_choice *kn_upscaler_named(const kn_upscaler_list *list,
+                                           const char *id); /* NULL: none that is usable */
 json_t *kn_upscalers_json(const kn_upscaler_list *list);
 
 #endif

@@ -52,7 +52,8 @@ typedef enum kn_frame_traits {
     KN_TRAIT_TRANSPARENT = 1,
     KN_TRAIT_GAIN_MAP = 2,    /* that can be read */
     KN_TRAIT_DAMAGED_MAP = 4, /* or that cannot */
-    KN_TRAIT_MASK = 8,        /* times kn_mask_lacks: what it would lack as a mask */
+    KN_TRAIT_TURNED = 8,      /* an orientation was in the file */
+    KN_TRAIT_MASK = 16,       /* times kn_mask_lacks: what it would lack as a mask */
 } kn_frame_traits;
 
 typedef enum kn_frame_format { KN_FORMAT_PNG, KN_FORMAT_JPEG, KN_FORMAT_WEBP, KN_FORMATS } kn_frame_format;

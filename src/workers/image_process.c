@@ -172,6 +172,7 @@ static bool hear_picture(kn_image_process *p) {
     p->result.width = picture.width;
     p->result.height = picture.height;
     p->result.is_transparent = picture.traits & KN_TRAIT_TRANSPARENT;
+    p->result.was_turned = picture.traits & KN_TRAIT_TURNED;
     p->result.has_gain_map = picture.traits & KN_TRAIT_GAIN_MAP;
     p->result.has_damaged_map = picture.traits & KN_TRAIT_DAMAGED_MAP;
     p->result.mask_lacks = picture.traits / KN_TRAIT_MASK % (2 * KN_MASK_MISSES_CELLS_16);

@@ -62,6 +62,7 @@ typedef struct kn_image_result {
     const char *report;      /* a JSON object about a drawn picture; else "" */
     uint32_t width, height;  /* of a drawn picture, or of one that was read, as it came; 0: unknown */
     bool is_transparent;     /* a picture that was read */
+    bool was_turned;         /* likewise: by an orientation in its file */
     bool has_gain_map;       /* likewise */
     bool has_damaged_map;    /* likewise: instead of one that can be read */
     kn_icc_name icc_profile; /* likewise; empty: none */

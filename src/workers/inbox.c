@@ -9,12 +9,15 @@
 
 enum { INPUT, OUTPUT, SIGNALS, WATCHED, PIECE = 64 << 10 };
 
-static void close_inbox(kn_inbox *b) {
+/* Whether a job is being done. */
+static bool close_inbox(kn_inbox *b) {
     pthread_mutex_lock(&b->lock);
+    bool at_work = b->at_work;
     b->closed = true;
     atomic_store(&b->stop, true);
     pthread_cond_signal(&b->changed);
     pthread_mutex_unlock(&b->lock);
+    return at_work;
 }
 
 /* A job is for whoever takes it next. Two at a time is more than was agreed. */
@@ -56,6 +59,7 @@ static bool read_input(kn_inbox *b) {
 
 static void *listen_to_all(void *ctx) {
     kn_inbox *b = ctx;
+    bool told = false; /* by a signal */
     for (bool open = true; open;) {
         struct pollfd fds[WATCHED] = { [INPUT] = { .fd = b->in, .events = POLLIN },
                                        [OUTPUT] = { .fd = b->out },
@@ -63,10 +67,12 @@ static void *listen_to_all(void *ctx) {
         int n = poll(fds, WATCHED, -1);
         if (n < 0 && errno != EINTR)
             break;
+        told = n > 0 && fds[SIGNALS].revents;
         if (n > 0)
-            open = !fds[OUTPUT].revents && !fds[SIGNALS].revents && (!fds[INPUT].revents || read_input(b));
+            open = !fds[OUTPUT].revents && !told && (!fds[INPUT].revents || read_input(b));
     }
-    close_inbox(b);
+    if (close_inbox(b) && b->in >= 0 && !told)
+        _exit(EXIT_SUCCESS); /* nobody is left who would wait for the job */
     /* Whoever computes has seen it within a step and ended the process; what hangs in a parser or a driver never does.
      */
     for (unsigned left = KN_INBOX_GRACE_S; left;)
@@ -96,9 +102,10 @@ bool kn_inbox_open(kn_inbox *b, int in, int out, kn_error *err) {
 
 bool kn_inbox_take(kn_inbox *b, unsigned *ret_kind, kn_buf *ret_payload) {
     pthread_mutex_lock(&b->lock);
+    b->at_work = false;
     while (!b->kind && !b->closed)
         pthread_cond_wait(&b->changed, &b->lock);
-    bool any = b->kind && !b->closed;
+    bool any = b->at_work = b->kind && !b->closed;
     if (any) {
         *ret_kind = b->kind;
         *ret_payload = b->payload;

@@ -22,12 +22,14 @@ typedef struct kn_inbox {
     kn_frame_reader reader; /* the thread's */
     unsigned kind;          /* of the job that waits; 0: none does */
     kn_buf payload;
+    bool at_work; /* the last one that was taken is being done */
     bool closed;
 } kn_inbox;
 
 /* in: -1 or where frames come from. Blocks the signals that end programs and takes them for the end of the input; so it
- * comes before any other thread is made. Its thread ends with the process, and ends it itself KN_INBOX_GRACE_S after
- * the input has ended or nobody reads the output any more, so that nothing is left of a server that was killed. */
+ * comes before any other thread is made. Its thread ends with the process, and ends it itself, so that nothing is left
+ * of a server that was killed: KN_INBOX_GRACE_S after a signal or when nobody reads the output any more; with an input,
+ * which ends when its server does, in the middle of a job at once. */
 bool kn_inbox_open(kn_inbox *b, int in, int out, kn_error *err);
 
 /* Waits for the next job, whose payload becomes the caller's. False: there will be none. */

@@ -46,6 +46,7 @@ kn_job_code kn_picture_job(const void *file, size_t len, uint32_t largest, kn_pi
     if (ok) {
         *ret = (kn_picture_facts){ .width = picture.width,
                                    .height = picture.height,
+                                   .was_turned = picture.was_turned,
                                    .is_transparent = kn_image_is_transparent(&picture),
                                    .gain_map = kn_gain_map_look(file, len, &KN_IMAGE_LIMITS),
                                    .icc_profile = kn_icc_name_in(file, len),

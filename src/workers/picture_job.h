@@ -14,6 +14,7 @@
 /* What there is to say about it. */
 typedef struct kn_picture_facts {
     uint32_t width, height;     /* as it came, upright */
+    bool was_turned;            /* by an orientation in the file */
     bool is_transparent;        /* somewhere; else the file has no alpha */
     kn_gain_map_state gain_map; /* of one that is HDR */
     kn_icc_name icc_profile;    /* empty: none */

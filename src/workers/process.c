@@ -25,8 +25,10 @@ void kn_process_adopt_orphans(void) {
 
 /* ---- the beginning ---- */
 
-/* In the child, between fork and exec: nothing but system calls. Tells the cause of a failure through the pipe. */
-static KN_NORETURN void become(const kn_program *program, pid_t parent, int output, int failure) {
+/* In the child, between fork and exec: nothing but system calls. Tells the cause of a failure through the pipe. It
+ * keeps a reader of its output: what it writes when we have died must not end it (SIGPIPE) before it has ended what it
+ * has started. */
+static KN_NORETURN void become(const kn_program *program, pid_t parent, int output, int reader, int failure) {
     static const int changed[] = { SIGPIPE, SIGHUP, SIGXFSZ };
     sigset_t none;
     sigemptyset(&none);
@@ -39,6 +41,7 @@ static KN_NORETURN void become(const kn_program *program, pid_t parent, int outp
               nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
               dup2(output, STDERR_FILENO) >= 0;
     close_range(STDERR_FILENO + 1, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* libraries open files of which we do not know */
+    ok = ok && fcntl(reader, F_SETFD, 0) == 0;
     if (ok && getppid() == parent)
         execve(program->path, program->argv, program->env);
     int cause = errno;
@@ -47,14 +50,24 @@ static KN_NORETURN void become(const kn_program *program, pid_t parent, int outp
     _exit(127);
 }
 
+/* A descriptor that shares nothing with the one that the loop watches but the pipe. -1: none. */
+static int open_again(int fd) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
 /* Returns when the program has begun or has failed to. */
-static bool begin(kn_process *p, const kn_program *program, int output, const int failure[2], kn_error *err) {
+static bool begin(kn_process *p, const kn_program *program, const int output[2], const int failure[2], kn_error *err) {
+    int reader = open_again(output[0]);
     pid_t parent = getpid();
-    pid_t child = fork();
+    pid_t child = reader < 0 ? -1 : fork();
     if (child == 0)
-        become(program, parent, output, failure[1]);
+        become(program, parent, output[1], reader, failure[1]);
     int cause = errno;
     ssize_t n;
+    if (reader >= 0)
+        close(reader);
     close(failure[1]);
     if (child < 0)
         return kn_fail(err, KN_E_IO, "no process can be made: %s", strerror(cause));
@@ -109,7 +122,7 @@ bool kn_process_start(kn_process *p, const kn_program *program, kn_error *err) {
         return false;
     }
     fcntl(output[0], F_SETFL, O_NONBLOCK);
-    bool ok = begin(p, program, output[1], failure, err);
+    bool ok = begin(p, program, output, failure, err);
     close(output[1]);
     close(failure[0]);
     if (!ok || !watch(p, output[0], err)) {

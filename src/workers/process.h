@@ -5,8 +5,8 @@
  * has left the group is found by the mark that they all have in their environment (marked.h). For that this process
  * must take in the orphans of its descendants: kn_process_adopt_orphans, once.
  *
- * When we die, however that is, the program is asked to end by the kernel. What it then leaves behind, the next start
- * finds by its mark. */
+ * When we die, however that is, the program is asked to end by the kernel, and can write to its output until it has.
+ * What it then leaves behind, the next start finds by its mark. */
 #ifndef KN_WORKERS_PROCESS_H
 #define KN_WORKERS_PROCESS_H
 

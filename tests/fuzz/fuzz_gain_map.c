@@ -26,7 +26,8 @@ static void check_facts(const kn_gain_facts *f) {
 static void read_file(const uint8_t *data, size_t size) {
     static const kn_image_limits limits = { .bytes = 1 << 20, .side = 512, .pixels = 1 << 16 };
     uint8_t pixels[2][8 * 8 * 3];
-    const kn_image before = { 8, 8, 3, pixels[0] }, picture = { 8, 8, 3, pixels[1] };
+    const kn_image before = { .width = 8, .height = 8, .channels = 3, .pixels = pixels[0] },
+                   picture = { .width = 8, .height = 8, .channels = 3, .pixels = pixels[1] };
     kn_gain_map m, again;
     kn_error err = { 0 };
     memset(pixels, 100, sizeof pixels);

@@ -56,7 +56,7 @@ static void read_graph(kn_json_text text, bool edited) {
 /* A text of settings needs a file, with the right sums. */
 static void read_parameters(const uint8_t *data, size_t size) {
     uint8_t pixel[3] = { 0 };
-    const kn_image image = { 1, 1, 3, pixel };
+    const kn_image image = { .width = 1, .height = 1, .channels = 3, .pixels = pixel };
     char *text = strndup((const char *)data, size);
     const kn_png_text entry = { KN_PARAMETERS_KEY, text };
     KN_AUTO_BUF file;

@@ -64,7 +64,8 @@ class RealWorkers(unittest.TestCase):
         workers = [{"executable": os.path.realpath(FOUND), "models": str(self.folder / "models"),
                     "home": str(self.folder / "state" / f"home{i}"), "address": f"127.0.0.1:{self.ports[3 + i]}",
                     "max_loaded_models": 1, "context_length": 512, "device": {"backend": "cpu"}} for i in range(2)]
-        self.server = Server(self, managed={"reserve_bytes": 0, "workers": workers}).wait_ready()
+        self.managed = {"reserve_bytes": 0, "workers": workers}
+        self.server = Server(self, managed=self.managed).wait_ready()
         self.mark = f"KUNO_WORKER={self.server.state}#"
         self.addCleanup(shutil.rmtree, self.server.state, ignore_errors=True)
         self.addCleanup(self.nothing_is_left)
@@ -306,6 +307,14 @@ class RealWorkers(unittest.TestCase):
         self.generate("kuno-tiny")
         self.generate("kuno-other")
         self.assertEqual(len(marked(self.mark)), 4)
+        os.kill(self.server.pid(), signal.SIGKILL)
+        wait_until(lambda: not marked(self.mark), "their end")
+
+    def test_server_at_its_start(self):
+        """a_server_that_is_killed_while_its_workers_look_for_devices_leaves_nothing"""
+        self.server.stop()
+        self.server = Server(self, managed=self.managed)
+        wait_until(lambda: any(self.serves().values()), "a runner that looks")
         os.kill(self.server.pid(), signal.SIGKILL)
         wait_until(lambda: not marked(self.mark), "their end")
 

@@ -149,6 +149,8 @@ class Serve(Rig):
         self.running(job)
         (worker,) = self.workers(b"--upscalers")
         os.kill(worker, signal.SIGSTOP)
+        while state_of(worker) not in "TXZ":  # it may be in the middle of something
+            time.sleep(0.001)
         try:
             yield
         finally:
@@ -178,13 +180,18 @@ class Catalogued(Serve):
     program = os.environ.get("KUNO_CATALOG")
 
 
-def is_alive(pid):
-    """Not one that has ended and waits to be buried, by a first process that may be in no hurry."""
+def state_of(pid):
+    """A letter of ps(1); that of the dead also if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+            return file.read().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def is_alive(pid):
+    """Not one that has ended and waits to be buried, by a first process that may be in no hurry."""
+    return state_of(pid) not in "ZX"
 
 
 def wait_until_gone(pids, seconds):

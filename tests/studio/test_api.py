@@ -221,7 +221,12 @@ class Jobs(Api):
         self.assertEqual((second["seeds"], second["request"]["prompt"]), (["5"], "one"))
         page = self.rig.get("/jobs?limit=1&state=completed&state=failed")
         self.assertEqual(page["items"][0]["id"], second["id"])
-        self.assertEqual(self.rig.get("/jobs?limit=1&cursor=" + page["next_cursor"])["items"][0]["id"], first)
+        cursor = page["next_cursor"]
+        self.assertEqual(self.rig.get("/jobs?limit=1&cursor=" + cursor)["items"][0]["id"], first)
+        place, mark = cursor.split("-")
+        for path in (f"/gallery?cursor={cursor}", f"/jobs?cursor={int(place) + 1}-{mark}", f"/jobs?cursor=0{cursor}",
+                     f"/jobs?cursor={place}", "/jobs?cursor=1", "/jobs?cursor=", f"/jobs?cursor={cursor}0"):
+            self.problem(self.rig.get(path), 400, "cursor_invalid", "query/cursor")
         self.assertEqual(self.rig.get("/jobs?kind=edit")["items"], [])
         for query in ("limit=0", "limit=201", "limit=x", "state=nonsense", "kind=nonsense"):
             self.problem(self.rig.get("/jobs?" + query), 422)

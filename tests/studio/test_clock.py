@@ -1,12 +1,13 @@
 """`kuno serve` while its clock on the wall is set back by a day, and forward again: jobs go on as if nothing had
 happened, and no limit of time is longer or shorter than was said."""
 
+import os
 import time
 import unittest
 
 import tap
 from studio import agreement
-from studio.rig import TOKEN
+from studio.rig import TOKEN, png
 from studio.serve import LONG, Serve
 from wall_clock import DAY_S, WallClock
 
@@ -57,6 +58,25 @@ class Clock(unittest.TestCase):
                     told.append(event.data["id"])
             self.assertEqual(told, jobs[:-1])
             agreement.check(self, rig)
+
+    def test_dates_are_right_also_of_a_clock_that_stands_before_1970(self):
+        with Clocked() as rig:
+            picture = png(20, 30)
+            rig.clock.set(-int(time.time()) - 1400 * DAY_S)
+            source = rig.upload(picture)
+            job = rig.ended(rig.job("a boat"))
+            item = job["results"][0]["gallery_item"]
+
+            def years(*paths):
+                return {rig.get(path)["created_at"][:5] for path in paths}
+
+            self.assertEqual(years(f"/jobs/{job['id']}", f"/gallery/{item}", f"/inputs/{source}"), {"1966-"})
+            rig.end()
+            for name in os.listdir(os.path.join(rig.folder, "studio")):
+                if name.startswith("studio.db"):
+                    os.unlink(os.path.join(rig.folder, "studio", name))
+            rig.begin()  # from what is in files
+            self.assertEqual(years(f"/gallery/{item}", f"/inputs/{source}"), {"1966-"})
 
     def test_who_asks_for_a_job_waits_as_long_as_was_said(self):
         with Clocked() as rig:

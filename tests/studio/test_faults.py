@@ -7,8 +7,16 @@ import time
 import unittest
 
 import tap
-from studio.rig import png
-from studio.serve import Probed
+from studio.rig import PATIENCE, png
+from studio.serve import Probed, wait_until_gone
+
+
+def hangs(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read() == "hangs\n"
+    except OSError:
+        return False
 
 
 class Faults(unittest.TestCase):
@@ -42,6 +50,20 @@ class Faults(unittest.TestCase):
             self.assertEqual((deadly.status, deadly["code"]), (422, "input_invalid"))
             self.assertIn("signal 11", deadly["detail"])
             self.assertEqual(upload(3).status, 201)
+
+    def test_a_worker_that_hangs_does_not_outlive_its_server(self):
+        with Probed() as rig:
+            job = rig.job(profile="hang")
+            end = time.monotonic() + PATIENCE
+            while not any(map(hangs, rig.workers())):
+                self.assertLess(time.monotonic(), end, "nothing hangs")
+                time.sleep(0.02)
+            (worker,) = rig.workers()
+            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            rig.end(signal.SIGKILL)
+            self.assertEqual(wait_until_gone([worker], PATIENCE), [])
+            rig.begin()
+            self.assertEqual(rig.ended(job)["state"], "cancelled")
 
 
 tap.main()

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tap
 from studio import agreement
 from studio.rig import PATIENCE
-from studio.serve import LONG, Probed, Serve, is_alive, wait_until_gone
+from studio.serve import LONG, Serve
 
 GRACE_S, DRAIN_S = 90, 30
 
@@ -48,24 +48,6 @@ class Hung(unittest.TestCase):
             self.assertEqual(rig.ended(waits)["state"], "completed")
             self.assertFalse(rig.status()["admission"]["recovery_required"])
             agreement.check(self, rig)
-
-    def test_a_hung_worker_does_not_outlive_its_server_for_long(self):
-        with Probed() as rig:
-            job = rig.job(profile="hang")
-            end = time.monotonic() + PATIENCE
-            while not rig.workers() and time.monotonic() < end:
-                time.sleep(0.05)
-            (worker,) = rig.workers()
-            time.sleep(2)  # it hangs by then
-            rig.post(f"/jobs/{job}/cancel")
-            rig.end(signal.SIGKILL)
-            begun = time.monotonic()
-            time.sleep(GRACE_S - 10)
-            self.assertTrue(is_alive(worker))
-            self.assertEqual(wait_until_gone([worker], PATIENCE), [])
-            self.assertGreater(time.monotonic() - begun, GRACE_S - 1)
-            rig.begin()
-            self.assertEqual(rig.ended(job)["state"], "cancelled")
 
     def cut(self, rig, ask, option=b"image-worker"):
         """What a client is answered whose picture is not done when the service has to be."""

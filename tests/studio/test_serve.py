@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tap
 from cli.png import Picture, coloured
 from studio import agreement
-from studio.rig import FORM, PATIENCE, TOKEN, form, png
+from studio.rig import FORM, PATIENCE, SANITIZED, TOKEN, form, png
 from studio.serve import DEMO, LONG, PROGRAM, Serve, write_bright_vae
 from studio.slow import resident_bytes
 from workers.jpeg import Hdr
@@ -332,21 +333,43 @@ class Pictures(unittest.TestCase):
             own = {"directory": rig.folder, "file_name": "upstream-in-flight"}  # which asks for a recovery
             self.assertEqual(rig.post(f"/gallery/{result['gallery_item']}/export", own).status, 422)
 
+    def test_an_input_tells_whether_it_was_turned(self):
+        with Serve() as rig:
+            for name, turned in (("exif-6.jpg", True), ("exif-9-invalid.jpg", False), ("webp-named.jpg", False)):
+                with open(os.path.join(GOLDEN, "image", name), "rb") as file:
+                    answer = rig.post("/inputs", file.read(), type="image/webp" if "webp" in name else "image/jpeg")
+                self.assertEqual((answer.status, answer["orientation_applied"]), (201, turned), name)
+
     def test_upscalers_are_measured_by_the_worker_once(self):
         with Serve() as rig:
             models = os.path.join(rig.folder, "studio", "models")
-            os.makedirs(os.path.join(models, "upscalers"))
-            shutil.copy(UPSCALER, os.path.join(models, "upscalers", "compact.safetensors"))
-            with open(os.path.join(models, "upscalers", "broken.safetensors"), "w") as file:
+            folder = os.path.join(models, "upscalers")
+
+            def path(name):
+                return os.path.join(folder, name + ".safetensors")
+
+            os.makedirs(path("folder"))
+            shutil.copy(UPSCALER, path("compact"))
+            shutil.copy(UPSCALER.replace("compact-x2", "compact-x4"), path("larger"))
+            os.symlink("compact.safetensors", path("link"))
+            os.symlink("nowhere", path("dangling"))
+            os.mkfifo(path("fifo"))
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(path("socket"))
+            with open(path("broken"), "w") as file:
                 file.write("nonsense")
             self.assertEqual(rig.ask("PATCH", "/settings", {"model_directory": models}).status, 200)
+            picture = rig.upload(png(20, 30))
+            made = rig.ended(rig.post("/upscale", {"input_id": picture, "upscale": {"upscaler": "larger"}})["id"])
+            self.assertEqual([one["width"] for one in made["results"]], [80])  # its own factor, also of the first order
             for _ in range(2):
-                factors = {one["id"]: one["factor"] for one in rig.get("/capabilities")["upscalers"]}
-                self.assertEqual(factors, {"lanczos": None, "broken": None, "compact": 2})
-            order = {"input_id": rig.upload(png(20, 30)), "upscale": {"factor": 2, "upscaler": "broken"}}
-            job = rig.ended(rig.post("/upscale", order)["id"])
-            self.assertIn("'broken.safetensors'", job["error"]["message"])
-            self.assertNotIn(rig.folder, job["error"]["message"])
+                listed = {one["id"]: (one["factor"], one["installed"]) for one in rig.get("/capabilities")["upscalers"]}
+                self.assertEqual(listed, {"lanczos": (None, True), "broken": (None, False), "compact": (2, True),
+                                          "larger": (4, True), "link": (2, True)})
+            answer = rig.post("/upscale", {"input_id": picture, "upscale": {"factor": 2, "upscaler": "broken"}})
+            self.assertEqual((answer.status, answer["code"]), (409, "missing_model"))
+            for name, status in (("broken", 422), ("fifo", 422), ("compact", 200)):
+                self.assertEqual(rig.ask("PATCH", "/settings", {"upscaler": name}).status, status)
             answer = rig.send("POST", "/sdcpp/v1/upscale", {"image": base64.b64encode(png(20, 30)).decode(),
                                                             "upscaler": "compact", "repeats": 2})
             self.assertEqual((answer.status, answer["width"], answer["height"]), (200, 80, 120))
@@ -425,20 +448,31 @@ class Pictures(unittest.TestCase):
             for path in kept:
                 self.assertRegex(path, r"^studio/(studio\.db|gallery/)")
 
+    def cancelled_in_the_middle(self, rig):
+        """A job, within a step. What memory its worker has afterwards."""
+        job = rig.job("a boat", **LONG, size={"mode": "custom", "width": 512, "height": 512})
+        with rig.events(f"/jobs/{job}/events") as events:
+            with rig.held(job):  # what it does before it is told does not count
+                (worker,) = rig.workers()
+                before = [rig.get(f"/jobs/{job}")["progress"] for _ in range(2)][1]  # what it has told is heard by then
+                self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
+            told = {}  # the newest of each kind
+            while "job.cancelled" not in told:
+                event = next(events)
+                told[event.kind] = event.data
+        one = 1 / 8 / 10  # of eight pictures; a picture's eight steps are eight tenths of its time
+        self.assertLess(told["job.progress"]["progress"]["fraction"] - before["fraction"], 1.5 * one)
+        self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
+        self.assertEqual(rig.workers(), [worker])
+        return resident_bytes(worker)
+
     def test_a_running_job_stops_within_a_step_and_gives_its_memory_back(self):
+        jobs, most = 8, 1 << 20  # most: that each may leave behind, of 3.5 MiB
         with Serve() as rig:
-            rig.drawn("a boat")
-            (worker,) = rig.workers()
-            warm = resident_bytes(worker)
-            job = rig.job("a boat", **LONG, size={"mode": "custom", "width": 512, "height": 512})
-            rig.running(job)
-            begun = time.monotonic()
-            self.assertEqual(rig.post(f"/jobs/{job}/cancel").status, 202)
-            self.assertEqual(rig.ended(job)["state"], "cancelled")
-            self.assertLess(time.monotonic() - begun, 10)
-            self.assertEqual(rig.ended(rig.job("the next"))["state"], "completed")
-            self.assertEqual(rig.workers(), [worker])
-            self.assertLess(resident_bytes(worker) - warm, 16 << 20)
+            warm = self.cancelled_in_the_middle(rig)
+            left = [self.cancelled_in_the_middle(rig) - warm for _ in range(jobs)]
+            if not SANITIZED:  # a sanitizer keeps freed memory back
+                self.assertLess(left[-1], jobs * most, left)
 
     def test_a_job_survives_its_worker_and_its_server(self):
         with Serve() as rig:

@@ -65,11 +65,26 @@ static void refuses_what_is_nearly_base64(void **state) {
     }
 }
 
+static void refuses_every_other_character_wherever_it_stands(void **state) {
+    (void)state;
+    static const char known[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t at = 0; at < 11; at++) { /* behind the last of these there may be padding */
+        for (int c = 0; c < 256; c++) {
+            KN_AUTO_BUF got;
+            char text[] = "AAAABBBBCCCC";
+            text[at] = (char)c;
+            kn_buf_init(&got, 100);
+            assert_int_equal(kn_base64_decode(text, 12, &got, NULL), c && strchr(known, c));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_examples_of_the_standard),
         cmocka_unit_test(every_byte_comes_back),
         cmocka_unit_test(refuses_what_is_nearly_base64),
+        cmocka_unit_test(refuses_every_other_character_wherever_it_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,9 @@ static void dates_are_read_in_any_zone_and_written_in_one(void **state) {
         const char *shown;
     } rows[] = {
         { "1970-01-01T00:00:00Z", 0, "1970-01-01T00:00:00Z" },
+        { "1970-01-01T00:59:59+01:00", -1, "1969-12-31T23:59:59Z" },
+        { "1966-02-03T18:45:30Z", -123311670, "1966-02-03T18:45:30Z" },
+        { "0001-01-01T00:00:00Z", -62135596800, "0001-01-01T00:00:00Z" },
         { "2026-11-29T19:05:39Z", 1795979139, "2026-11-29T19:05:39Z" },
         { "2026-11-29T20:05:39.123456789+01:00", 1795979139, "2026-11-29T19:05:39Z" },
         { "2026-11-29T08:35:39-10:30", 1795979139, "2026-11-29T19:05:39Z" },
@@ -48,24 +51,33 @@ static void what_is_no_date_is_refused(void **state) {
         "2026-11-29T19:05:39+1:00",
         "2026-11-29T19:05:39+01:60",
         "2026-11-29T19:05:39Zx",
-        "1969-11-29T19:05:39Z",
+        "969-11-29T19:05:39Z",
         "2026-1-29T19:05:39Z",
         "+026-11-29T19:05:39Z",
-        "1970-01-01T00:59:59+01:00",
+        "0000-01-01T00:59:59+01:00",
         "9999-12-31T23:59:59-00:01",
     };
     int64_t seconds = 0;
     for (size_t i = 0; i < KN_COUNT(rows); i++)
         if (kn_date_parse(rows[i], strlen(rows[i]), &seconds))
             fail_msg("'%s' was taken", rows[i]);
-    assert_string_equal(kn_date_of(-1).text, "");
+    assert_string_equal(kn_date_of(KN_DATE_FIRST_S).text, "0000-01-01T00:00:00Z");
+    assert_string_equal(kn_date_of(KN_DATE_FIRST_S - 1).text, "");
     assert_string_equal(kn_date_of(INT64_MAX).text, "");
+}
+
+static void fractions_of_a_second_are_dropped_before_1970_too(void **state) {
+    (void)state;
+    assert_string_equal(kn_date_of_ms(-1).text, "1969-12-31T23:59:59Z");
+    assert_string_equal(kn_date_of_ms(-1000).text, "1969-12-31T23:59:59Z");
+    assert_string_equal(kn_date_of_ms(1999).text, "1970-01-01T00:00:01Z");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dates_are_read_in_any_zone_and_written_in_one),
         cmocka_unit_test(what_is_no_date_is_refused),
+        cmocka_unit_test(fractions_of_a_second_are_dropped_before_1970_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

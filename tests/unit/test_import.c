@@ -158,7 +158,7 @@ static const char graph_21[] =
 /* A PNG file of one pixel with these texts. */
 static void make_png(const kn_png_text *texts, size_t count, kn_buf *ret) {
     uint8_t pixel[3] = { 1, 2, 3 };
-    const kn_image image = { 1, 1, 3, pixel };
+    const kn_image image = { .width = 1, .height = 1, .channels = 3, .pixels = pixel };
     kn_buf_init(ret, 64 << 20);
     assert_true(kn_png_write(&image, texts, count, ret, NULL));
 }

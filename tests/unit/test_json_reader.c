@@ -75,6 +75,29 @@ static void resolves_escapes(void **state) {
     }
 }
 
+/* What stands for itself is stepped over several bytes at a time. */
+static void sees_each_byte_of_a_string_wherever_it_stands(void **state) {
+    (void)state;
+    enum { LEN = 26 };
+    for (size_t at = 0; at < LEN; at++) {
+        for (int c = 1; c < 256; c++) {
+            kn_json_reader j;
+            kn_error err;
+            kn_json_text got = { NULL, 0 };
+            char text[LEN + 3] = "\"~~~~ ~~~~ ~~~~!~~~~#~~~~[]\"";
+            text[1 + at] = (char)c;
+            begin(&j, text, &err);
+            bool ok = kn_json_string(&j, &got);
+            assert_int_equal(ok, c >= ' ' && c < 0x80 && c != '\\');
+            if (ok)
+                assert_int_equal(got.len, c == '"' ? at : LEN);
+            else if (c != '\\')
+                assert_int_equal(j.at - text, 1 + at);
+            kn_json_close(&j);
+        }
+    }
+}
+
 static void accepts_what_is_json(void **state) {
     (void)state;
     static const char *const rows[] = {
@@ -265,6 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_values_one_after_the_other),
         cmocka_unit_test(resolves_escapes),
+        cmocka_unit_test(sees_each_byte_of_a_string_wherever_it_stands),
         cmocka_unit_test(accepts_what_is_json),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(says_where_and_what),

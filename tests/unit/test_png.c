@@ -22,7 +22,9 @@ static void load(const char *name, kn_buf *into) {
 
 /* A picture that differs in every pixel and channel. */
 static kn_image gradient(uint32_t width, uint32_t height, unsigned channels) {
-    kn_image p = { width, height, channels, malloc((size_t)width * height * channels) };
+    kn_image p = {
+        .width = width, .height = height, .channels = channels, .pixels = malloc((size_t)width * height * channels)
+    };
     assert_non_null(p.pixels);
     for (size_t i = 0; i < (size_t)width * height * channels; i++)
         p.pixels[i] = (uint8_t)(i * 7 + i / 11);

@@ -111,10 +111,10 @@ static void begins_with_nothing_of_ours(void **state) {
     snprintf(expected, sizeof expected, "/\n%s\nPATH=/usr/bin:/bin\n", mark);
     assert_string_equal(output, expected);
     ends = 0;
-    start_program("/bin/ls", "/proc/self/fd", NULL);
+    start_program("/bin/sh", "-c", "ls /proc/self/fd | wc -l");
     turn_until(SIZE_MAX);
     close(fd);
-    assert_string_equal(output + strlen(expected), "0\n1\n2\n3\n"); /* 3 is the folder that is listed */
+    assert_string_equal(output + strlen(expected), "5\n"); /* the reader's end of its output, and the folder, too */
 }
 
 static void tells_why_it_cannot_begin(void **state) {
@@ -183,16 +183,13 @@ static void ends_at_once_if_it_must(void **state) {
     kn_process_kill(&process);
 }
 
-/* A process that starts one and is killed: the kernel asks what it leaves to end, and the mark finds what does not. */
-static void what_a_killed_owner_leaves_is_found_by_its_mark(void **state) {
-    (void)state;
-    if (!can_watch())
-        skip();
+/* The owner of a program is killed when it has written three bytes. */
+static void start_and_be_killed(const char *script) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t owner = fork();
     if (owner == 0) {
-        start("trap '' TERM; echo up; while :; do sleep 1; done");
+        start(script);
         turn_until(3);
         if (write(ready[1], "x", 1) == 1)
             pause();
@@ -204,10 +201,34 @@ static void what_a_killed_owner_leaves_is_found_by_its_mark(void **state) {
     close(ready[0]);
     kill(owner, SIGKILL);
     assert_int_equal(waitpid(owner, NULL, 0), owner);
+}
+
+/* The kernel asks what it leaves to end, and the mark finds what does not. */
+static void what_a_killed_owner_leaves_is_found_by_its_mark(void **state) {
+    (void)state;
+    if (!can_watch())
+        skip();
+    start_and_be_killed("trap '' TERM; echo up; while :; do sleep 1; done");
     assert_true(kn_marked_signal("KUNO_TEST=", 0) >= 1);
     assert_true(kn_marked_end(mark, 5000));
     while (waitpid(-1, NULL, 0) > 0) {
     }
+}
+
+/* As Ollama does it: it says that it ends, and then ends its runners. We take in the orphan, so that all can be waited
+ * for. */
+static void whose_owner_is_killed_can_speak_while_it_ends_what_it_has_started(void **state) {
+    (void)state;
+    if (!can_watch())
+        skip();
+    start_and_be_killed("sleep 1000 & trap '/bin/echo bye || exit 1; kill $!; wait; exit 0' TERM; echo up; wait");
+    int status = 0;
+    waitpid(-1, &status, 0);
+    size_t left = kn_marked_signal(mark, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0) {
+    }
+    assert_int_equal(status, 0);
+    assert_int_equal(left, 0);
 }
 
 /* Whoever begins one program after the other has, at one look of twenty, none of their environments. */
@@ -248,6 +269,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(finds_those_who_have_left_its_group, begin, end),
         cmocka_unit_test_setup_teardown(ends_at_once_if_it_must, begin, end),
         cmocka_unit_test_setup_teardown(what_a_killed_owner_leaves_is_found_by_its_mark, begin, end),
+        cmocka_unit_test_setup_teardown(whose_owner_is_killed_can_speak_while_it_ends_what_it_has_started, begin, end),
         cmocka_unit_test_setup_teardown(finds_who_is_just_beginning, begin, end),
     };
     if (argc == 2 && strcmp(argv[0], "begin-forever") == 0)

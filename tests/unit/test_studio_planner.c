@@ -372,8 +372,36 @@ static void enlarging_counts_as_memory_and_goes_in_tiles_that_fit(void **state) 
     assert_string_equal(p.notes[0].code, "tiles_reduced_for_memory");
     assert_int_equal(p.blocking_count, 0);
     settings.upscale_tile_size = 131; /* no upscaler takes that */
-    p = enlarging("{\"upscale\":{\"upscaler\":\"network\"},\"input_id\":\"" ID_A "\"}", true, UINT64_MAX);
+    p = enlarging("{\"upscale\":{\"factor\":2,\"upscaler\":\"network\"},\"input_id\":\"" ID_A "\"}", true, UINT64_MAX);
     assert_int_equal(p.tile_size, 128);
+}
+
+static void without_a_size_a_network_enlarges_as_it_is_made_to(void **state) {
+    (void)state;
+    const char *filter = "{\"upscale\":{},\"input_id\":\"" ID_B "\"}";
+    const char *network = "{\"upscale\":{\"upscaler\":\"network\"},\"input_id\":\"" ID_B "\"}";
+    install_upscaler();
+    kn_studio_plan p = enlarging(filter, true, UINT64_MAX); /* 640 by 480 */
+    assert_int_equal(p.result_width, 1280);
+    assert_string_equal(p.upscaler, "lanczos");
+    p = enlarging(network, true, UINT64_MAX);
+    assert_int_equal(p.result_width, 2560);
+    assert_int_equal(p.result_height, 1920);
+    assert_string_equal(p.upscaler, "network");
+    snprintf(settings.upscaler, sizeof settings.upscaler, "network");
+    p = enlarging(filter, true, UINT64_MAX);
+    assert_int_equal(p.result_width, 2560);
+    upscalers.items[upscalers.count - 1].measured = false;
+    upscalers.items[upscalers.count - 1].factor = 0;
+    p = enlarging(network, true, UINT64_MAX); /* nobody had the time to measure it */
+    assert_int_equal(p.result_width, 1280);
+    assert_int_equal(p.blocking_count, 0);
+    upscalers.items[upscalers.count - 1].measured = true;
+    p = enlarging(network, true, UINT64_MAX); /* no file that can be used */
+    assert_string_equal(p.blocking[0].code, "missing_model");
+    p = enlarging(filter, true, UINT64_MAX);
+    assert_string_equal(p.notes[0].code, "upscaler_missing");
+    assert_string_equal(p.upscaler, "lanczos");
 }
 
 static void smaller_tiles_are_some_that_can_be_used(void **state) {
@@ -546,6 +574,7 @@ int main(void) {
         TEST(what_is_larger_than_drawn_is_enlarged),
         TEST(a_picture_shrinks_until_memory_does),
         TEST(enlarging_counts_as_memory_and_goes_in_tiles_that_fit),
+        TEST(without_a_size_a_network_enlarges_as_it_is_made_to),
         TEST(smaller_tiles_are_some_that_can_be_used),
         TEST(what_is_drawn_and_enlarged_needs_the_more_of_both),
         TEST(turbo_has_its_own_steps_and_no_negative_prompt),

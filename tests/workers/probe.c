@@ -2,8 +2,8 @@
  * so that they happen where a flaw in a parser would.
  *
  * A picture that begins with "probe NAME ARGUMENT" has the worker try what NAME says; the error tells how it went:
- * "NAME: EACCES" or "NAME: done". A model file whose name begins with "crash" or "hang" does that to whoever opens it.
- */
+ * "NAME: EACCES" or "NAME: done". A model file whose name begins with "crash" or "hang" does that to whoever opens it;
+ * "hangs" is then the process's name. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -440,7 +440,9 @@ bool __wrap_kn_weights_open(const char *path, kn_weights **ret, kn_error *err) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (strncmp(name, "crash", 5) == 0)
         try_crash(path);
-    while (strncmp(name, "hang", 4) == 0)
+    while (strncmp(name, "hang", 4) == 0) {
+        prctl(PR_SET_NAME, "hangs");
         pause();
+    }
     return __real_kn_weights_open(path, ret, err);
 }

@@ -8,7 +8,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 
 import tap
 from jpeg import Hdr, Jpeg
@@ -226,14 +225,12 @@ class OnePicture(WorkerCase):
                 process.stdin.write(to_json(**LONG))
                 process.stdin.close()
                 self.assertEqual(process.stdout.read(5), b"KIP1\1")  # it computes
-                start = time.monotonic()
                 if stop == "signal":
                     process.send_signal(signal.SIGTERM)
                     process.stdout.read()
                 else:
                     process.stdout.close()
                 self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (130, b"image_cancelled\n"))
-                self.assertLess(time.monotonic() - start, PATIENCE / 4)
 
 
 def correlation(small, large):
@@ -316,15 +313,13 @@ class Sessions(WorkerCase):
                 self.assertEqual(session.draw(**TINY)[-1][0], FINAL)
 
     def test_input_ends(self):
-        """ends_within_a_step_when_its_server_has_died"""
+        """ends_at_once_when_its_server_has_died"""
         with self.session(*FREE_ARGS) as session:
             session.hear()
             session.send(DRAW, to_json(**LONG))
             while session.hear()[0] != PROGRESS:
                 pass
-            start = time.monotonic()
-            self.assertEqual(session.end(), (0, "image_cancelled\n"))
-            self.assertLess(time.monotonic() - start, PATIENCE / 4)
+            self.assertEqual(session.end(), (0, ""))  # no step comes to its end first
 
     def test_errors(self):
         """explains_to_its_server_what_was_wrong_and_stays"""
@@ -346,8 +341,8 @@ class Sessions(WorkerCase):
         """reads_pictures_for_its_server"""
         with self.session() as session:
             session.hear()
-            for name, largest, facts, size in (("exif-6.jpg", 0, (32, 48, 0), (32, 48)),
-                                               ("exif-6.jpg", 24, (32, 48, 0), (16, 24)),
+            for name, largest, facts, size in (("exif-6.jpg", 0, (32, 48, 8), (32, 48)),
+                                               ("exif-6.jpg", 24, (32, 48, 8), (16, 24)),
                                                ("alpha-hidden.png", 0, (16, 16, 1), (16, 16)),
                                                ("webp-named.jpg", 512, (48, 32, 0), (48, 32))):
                 kind, payload = session.read_picture((IMAGES / name).read_bytes(), largest)

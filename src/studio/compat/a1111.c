@@ -257,7 +257,7 @@ void kn_a1111_draw(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = { .read = kn_a1111_read, .answer = write_answer };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     char what[16] = "";
-    if (!v || !kn_visit_has_json(v))
+    if (!v)
         return;
     v->flag = kn_compat_part(v, 2, what, sizeof what) && !strcmp(what, "img2img");
     kn_compat_order(v, &way);

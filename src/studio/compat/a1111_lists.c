@@ -63,7 +63,9 @@ static bool work_upscalers(kn_visit *v, kn_store *s, kn_error *err) {
     json_array_append_new(v->json, upscaler_json("None", USUAL_SCALE));
     for (size_t i = 0; i < p.upscalers.count; i++) {
         const kn_upscale_choice *u = &p.upscalers.items[i];
-        json_array_append_new(v->json, upscaler_json(u->file ? u->id : "Lanczos", u->factor ? u->factor : USUAL_SCALE));
+        const char *name = u->file ? u->id : "Lanczos";
+        if (kn_upscaler_is_usable(u))
+            json_array_append_new(v->json, upscaler_json(name, u->factor ? u->factor : USUAL_SCALE));
     }
     kn_prepared_free(&p);
     return v->json || kn_fail_nomem(err, sizeof p);

@@ -458,6 +458,8 @@ static bool receive_pictures(kn_order *o, kn_store *s, kn_error *err) {
 
 static bool work_read(kn_visit *v, kn_store *s, kn_error *err) {
     kn_compat_call *c = v->compat;
+    if (!c->way->is_form && !kn_visit_check_json(v))
+        return false;
     if (!c->way->read(v, &c->order, err)) {
         if (!v->problem.status && err->code != KN_E_NOMEM)
             kn_visit_set_problem(v, 422, "member_invalid", "A member of the body is not as it should be", NULL);

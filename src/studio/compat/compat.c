@@ -63,17 +63,13 @@ bool kn_compat_is_meant(kn_exchange *x, const kn_head *head, kn_compat_door *ret
 
 /* Basic TOKEN, :TOKEN, USER:TOKEN or TOKEN: in base64. */
 static bool has_password(const kn_guard *g, const kn_head *head) {
-    static const char scheme[] = "Basic ";
     KN_AUTO_BUF text;
-    kn_span value;
+    kn_span given;
     kn_buf_init(&text, 2 * KN_TOKEN_MAX);
-    if (!kn_head_only(head, KN_FIELD_AUTHORIZATION, &value) || value.len < sizeof scheme - 1 ||
-        strncasecmp(value.data, scheme, sizeof scheme - 1))
-        return false;
-    if (!kn_base64_decode(value.data + (sizeof scheme - 1), value.len - (sizeof scheme - 1), &text, NULL))
+    if (!kn_guard_credential(head, "Basic", &given) || !kn_base64_decode(given.data, given.len, &text, NULL))
         return false;
     const char *colon = memchr(text.data, ':', text.len);
-    kn_span given = { text.data, text.len };
+    given = (kn_span){ text.data, text.len };
     if (colon && colon + 1 < text.data + text.len)
         given = (kn_span){ colon + 1, (size_t)(text.data + text.len - (colon + 1)) };
     else if (colon)

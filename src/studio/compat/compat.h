@@ -135,6 +135,7 @@ typedef struct kn_compat_way {
     void (*preview)(kn_visit *v, const void *file, size_t len, unsigned number);
     void (*failed)(kn_visit *v);
     bool measures; /* it matters by how much upscalers enlarge */
+    bool is_form;  /* the body, which else is JSON */
 } kn_compat_way;
 
 struct kn_compat_call {

@@ -138,7 +138,7 @@ static bool write_extra(kn_visit *v, kn_store *s, const json_t *job, kn_buf *int
 void kn_a1111_extra(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = { .read = kn_a1111_read_extra, .answer = write_extra };
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
+    if (v)
         kn_compat_order(v, &way);
 }
 
@@ -190,6 +190,6 @@ static bool write_upscaled(kn_visit *v, kn_store *s, const json_t *job, kn_buf *
 void kn_sdcpp_upscale(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = { .read = kn_sdcpp_read_upscale, .answer = write_upscaled, .measures = true };
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
+    if (v)
         kn_compat_order(v, &way);
 }

@@ -402,13 +402,17 @@ void kn_openai_generate(kn_exchange *x, kn_span body) {
         .read = kn_openai_read_json, .answer = answer, .preview = show_preview, .failed = show_failure
     };
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
+    if (v)
         kn_compat_order(v, &way);
 }
 
 void kn_openai_edit(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = {
-        .read = kn_openai_read_form, .answer = answer, .preview = show_preview, .failed = show_failure
+        .read = kn_openai_read_form,
+        .answer = answer,
+        .preview = show_preview,
+        .failed = show_failure,
+        .is_form = true,
     };
     kn_visit *v = kn_visit_begin(x, body, NULL);
     if (v)

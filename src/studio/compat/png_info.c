@@ -28,7 +28,7 @@ static bool work_read(kn_visit *v, kn_store *s, kn_error *err) {
     kn_order o;
     (void)s;
     kn_order_init(&o);
-    bool ok = read_picture(v, &o, err);
+    bool ok = kn_visit_check_json(v) && read_picture(v, &o, err);
     kn_order_free(&o);
     return ok;
 }
@@ -60,6 +60,6 @@ static void ask_worker(kn_visit *v) {
 
 void kn_a1111_png_info(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
+    if (v)
         kn_visit_send(v, work_read, ask_worker);
 }

@@ -272,15 +272,21 @@ static void accepted(kn_visit *v) {
 void kn_sdcpp_draw(kn_exchange *x, kn_span body) {
     static const kn_compat_way way = { .read = kn_sdcpp_read, .accepted = accepted };
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
+    if (v)
         kn_compat_order(v, &way);
 }
 
 /* No model here makes films, as capabilities say. */
+static bool work_no_film(kn_visit *v, kn_store *s, kn_error *err) {
+    (void)s, (void)err;
+    return kn_visit_check_json(v) &&
+           kn_visit_deny(v, 400, "mode_unsupported", "Videos are not possible here; img_gen makes pictures", NULL);
+}
+
 void kn_sdcpp_vid_gen(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, NULL);
-    if (v && kn_visit_has_json(v))
-        kn_visit_refuse(v, 400, "mode_unsupported", "Videos are not possible here; img_gen makes pictures", NULL, NULL);
+    if (v)
+        kn_visit_send(v, work_no_film, NULL);
 }
 
 static bool work_job(kn_visit *v, kn_store *s, kn_error *err) {
@@ -337,9 +343,12 @@ static json_t *defaults_json(const kn_model_profile *m) {
 
 static json_t *upscalers_json(const kn_upscaler_list *l) {
     json_t *list = json_pack("[{s:s, s:b, s:b}]", "name", "None", "model", 0, "image_upscale", 0);
-    for (size_t i = 0; i < l->count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "name", l->items[i].id, "model",
-                                              l->items[i].file != NULL, "image_upscale", l->items[i].factor > 1));
+    for (size_t i = 0; i < l->count; i++) {
+        const kn_upscale_choice *u = &l->items[i];
+        if (kn_upscaler_is_usable(u))
+            json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "name", u->id, "model", u->file != NULL,
+                                                  "image_upscale", u->factor > 1));
+    }
     return list;
 }
 
