@@ -110,8 +110,8 @@ static uint32_t traits_of(const kn_picture_facts *f) {
     static const uint32_t maps[] = {
         [KN_GAIN_MAP_NONE] = 0, [KN_GAIN_MAP_GOOD] = KN_TRAIT_GAIN_MAP, [KN_GAIN_MAP_DAMAGED] = KN_TRAIT_DAMAGED_MAP
     };
-    return (f->is_transparent ? KN_TRAIT_TRANSPARENT : 0u) | (f->was_turned ? KN_TRAIT_TURNED : 0u) | maps[f->gain_map] |
-           f->mask_lacks * KN_TRAIT_MASK;
+    return (f->is_transparent ? KN_TRAIT_TRANSPARENT : 0u) | (f->was_turned ? KN_TRAIT_TURNED : 0u) |
+           maps[f->gain_map] | f->mask_lacks * KN_TRAIT_MASK;
 }
 
 static void say_picture(const kn_picture_facts *f, const kn_buf *png) {
