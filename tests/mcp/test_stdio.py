@@ -66,7 +66,8 @@ class Messages(Case):
     def test_what_is_no_request_is_refused_and_the_next_one_is_heard(self):
         talk = self.opened()
         rows = [
-            (b"{not json}", PARSE_ERROR), (b"\xff", PARSE_ERROR), (b"[" * 70 + b"]" * 70, PARSE_ERROR),
+            (b"{not json}", PARSE_ERROR), (b"\xff", PARSE_ERROR), (b"[" * 70 + b"]" * 69, PARSE_ERROR),
+            (b"[" * 70 + b"]" * 70, INVALID_REQUEST),
             (b'{"jsonrpc":"2.0","id":1,"method":"ping"} x', PARSE_ERROR), (b"[]", INVALID_REQUEST),
             (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', INVALID_REQUEST), (b"7", INVALID_REQUEST),
             (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST),
@@ -82,6 +83,24 @@ class Messages(Case):
             self.assertEqual(talk.ask(request(f"after {number}", "ping"))["result"], {})
             (answer,) = [one for one in talk.seen[before:] if "error" in one]
             self.assertEqual((line, answer["error"]["code"]), (line, code))
+
+    def test_what_is_json_but_not_taken_is_refused_under_its_id(self):
+        talk = self.opened()
+        deep = b"[" * 80 + b"]" * 80
+        for number, (tool, arguments, wrong) in enumerate([
+            (b"generate_image", b'{"prompt":"a cat \\ud83d"}', "prompt"),
+            (b"generate_image", b'{"prompt":"a cat \\u0000"}', "prompt"),
+            (b"plan_image", b'{"negative_prompt":%s}' % deep, "negative_prompt"),
+            (b"list_gallery", b'{"query":"\\udc00"}', "query"), (b"get_job", b'{"job_id":"job_\\u0000"}', "job_id"),
+            (b"edit_image", b'{"images":["/a\\u0000b"],"prompt":"a"}', "images"),
+        ]):
+            talk.raw(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":%s}}\n'
+                     % (number, tool, arguments))
+            self.failed(talk.answer(number)["result"], f"arguments_invalid: {wrong}: ")
+        talk.raw(b'{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"a\\u0000"}}\n')
+        self.refused(talk.answer(10), INVALID_PARAMS)
+        talk.raw(b'{"jsonrpc":"2.0","id":11,"method":"p\\ud800","params":%s}\n' % deep)
+        self.refused(talk.answer(11), INVALID_REQUEST)
 
     def test_carriage_returns_empty_lines_and_pieces_are_no_matter(self):
         talk = self.opened()

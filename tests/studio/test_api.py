@@ -110,8 +110,13 @@ class Doors(Api):
         self.assertTrue(answer.body.startswith(b"openapi: 3.1.0"))
 
     def test_bodies_of_requests_are_read_strictly(self):
-        for body in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000, b'{"prompt":"a\\u0000b"}'):
+        for body in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000):
             self.problem(self.rig.post("/jobs", body), 400, "json_invalid")
+        for text in (b'"a\\u0000b"', b'"a \\ud83d"', b'"\\ude00"', b"[" * 100 + b"]" * 100):
+            for path, member in (("/jobs", "prompt"), ("/plan", "negative_prompt"), ("/jobs", "size"),
+                                 ("/session", "token")):
+                body = b'{"%s":%s}' % (member.encode(), text)
+                self.problem(self.rig.post(path, body), 422, "member_invalid", "/" + member)
         for body, pointer in (
             ([], None),
             ({}, None),
