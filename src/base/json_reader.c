@@ -4,9 +4,12 @@
 
 #include "base/text.h"
 
+enum { LOOSE_LEVELS = 1 << 20 };
+
 void kn_json_begin(kn_json_reader *j, kn_json_text document, kn_json_text part, kn_error *err) {
     *j = (kn_json_reader){ .start = document.data, .at = part.data, .end = part.data + part.len, .err = err };
     kn_buf_init(&j->decoded, part.len);
+    kn_buf_init(&j->deeper, LOOSE_LEVELS);
 }
 
 void kn_json_begin_inside(kn_json_reader *j, kn_json_text text, const char *what, kn_error *err) {
@@ -16,6 +19,7 @@ void kn_json_begin_inside(kn_json_reader *j, kn_json_text text, const char *what
 
 void kn_json_close(kn_json_reader *j) {
     kn_buf_free(&j->decoded);
+    kn_buf_free(&j->deeper);
 }
 
 bool kn_json_is(kn_json_text text, const char *word) {
@@ -58,15 +62,37 @@ static bool expect(kn_json_reader *j, char c, const char *what) {
     return true;
 }
 
+static const char too_deep[] = "less deeply nested data is expected";
+
+/* Remembers the kind of the next level. */
+static bool push(kn_json_reader *j, bool object) {
+    size_t level = j->depth;
+    if (level >= KN_JSON_MAX_DEPTH && !kn_buf_add(&j->deeper, object ? "{" : "[", 1))
+        return fail(j, too_deep);
+    j->depth++;
+    if (level >= KN_JSON_MAX_DEPTH)
+        return true;
+    uint64_t bit = (uint64_t)1 << level;
+    j->objects = object ? j->objects | bit : j->objects & ~bit;
+    return true;
+}
+
+static void pop(kn_json_reader *j) {
+    if (--j->depth >= KN_JSON_MAX_DEPTH)
+        j->deeper.len--;
+}
+
+static bool is_in_object(const kn_json_reader *j) {
+    return j->depth > KN_JSON_MAX_DEPTH ? j->deeper.data[j->deeper.len - 1] == '{' : j->objects >> (j->depth - 1) & 1;
+}
+
 static bool enter(kn_json_reader *j, bool object) {
-    if (j->depth == KN_JSON_MAX_DEPTH)
-        return fail(j, "less deeply nested data is expected");
+    if (j->depth >= KN_JSON_MAX_DEPTH && !j->loose)
+        return fail(j, too_deep);
     if (!expect(j, object ? '{' : '[', object ? "an object is expected" : "an array is expected"))
         return false;
-    uint64_t level = (uint64_t)1 << j->depth++;
-    j->objects = object ? j->objects | level : j->objects & ~level;
     j->fresh = true;
-    return true;
+    return push(j, object);
 }
 
 /* Stands between two values: true when there is another one; else the level is left, which completes a value above. */
@@ -75,7 +101,7 @@ static bool next(kn_json_reader *j, char close) {
     j->fresh = false;
     if (kn_json_peek(j) == close) {
         j->at++;
-        j->depth--;
+        pop(j);
         return false;
     }
     return first ? !j->failed : expect(j, ',', "a comma or the end of the array or object is expected");
@@ -113,6 +139,15 @@ static bool hex4(kn_json_reader *j, uint32_t *ret) {
     return true;
 }
 
+/* A character that is none, or none here. */
+static bool replace(kn_json_reader *j, uint32_t *ret, const char *why) {
+    if (!j->loose)
+        return fail(j, why);
+    j->replaced = true;
+    *ret = 0xFFFD;
+    return true;
+}
+
 /* What follows a backslash; characters outside the BMP are two escapes, high surrogate first. */
 static bool escape(kn_json_reader *j, uint32_t *ret) {
     static const char letters[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
@@ -130,19 +165,23 @@ static bool escape(kn_json_reader *j, uint32_t *ret) {
     if (!hex4(j, &high))
         return false;
     if (high == 0)
-        return fail(j, "a text holds a NUL character");
+        return replace(j, ret, "a text holds a NUL character");
     if (high < 0xD800 || high > 0xDFFF) {
         *ret = high;
         return true;
     }
+    const char *behind = j->at;
     bool pair = high < 0xDC00 && j->end - j->at >= 2 && memcmp(j->at, "\\u", 2) == 0;
     if (pair) {
         j->at += 2;
         if (!hex4(j, &low))
             return false;
     }
-    if (low < 0xDC00 || low > 0xDFFF)
-        return fail(j, "the other half of a surrogate pair is expected");
+    if (low < 0xDC00 || low > 0xDFFF) {
+        if (j->loose)
+            j->at = behind; /* the second one is a character of its own */
+        return replace(j, ret, "the other half of a surrogate pair is expected");
+    }
     *ret = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
     return true;
 }
@@ -183,6 +222,7 @@ bool kn_json_string(kn_json_reader *j, kn_json_text *ret) {
     if (!expect(j, '"', "a string is expected"))
         return false;
     const char *from = j->at;
+    j->replaced = false;
     if (!plain_run(j))
         return false;
     if (*j->at == '"') {
@@ -298,13 +338,12 @@ static bool skip_start(kn_json_reader *j) {
 bool kn_json_skip(kn_json_reader *j, kn_json_text *ret) {
     kn_json_peek(j);
     const char *from = j->at;
-    unsigned outside = j->depth;
+    size_t outside = j->depth;
     do {
         skip_start(j);
         kn_json_text ignored;
         while (!j->failed && j->depth > outside) {
-            bool object = j->objects >> (j->depth - 1) & 1;
-            if (object ? kn_json_key(j, &ignored) : kn_json_item(j))
+            if (is_in_object(j) ? kn_json_key(j, &ignored) : kn_json_item(j))
                 break;
         }
     } while (!j->failed && j->depth > outside);
@@ -322,6 +361,7 @@ bool kn_json_finish(kn_json_reader *j) {
 bool kn_json_check(kn_json_text text, kn_error *err) {
     kn_json_reader j;
     kn_json_begin_inside(&j, text, "the text", err);
+    j.loose = true;
     kn_json_skip(&j, NULL);
     bool ok = kn_json_finish(&j);
     kn_json_close(&j);

@@ -15,9 +15,10 @@
  *
  * Strict (RFC 8259, valid UTF-8, at most KN_JSON_MAX_DEPTH levels), without recursion, and in memory only as large as
  * the longest string that has escapes. Strings hold no NUL, written "\u0000" in JSON: as C strings they would end there
- * without a word. Whether a key may come twice is for the caller to say. The first error is kept: whatever is called
- * after it does nothing and returns false, so that one check at the end (of `failed`, in the middle of a document) is
- * enough. */
+ * without a word; nor lone surrogates. A loose reader takes both, and a million levels, as the grammar of RFC 8259
+ * does: it tells what is no JSON from what is JSON that is not taken here. Whether a key may come twice is for the
+ * caller to say. The first error is kept: whatever is called after it does nothing and returns false, so that one check
+ * at the end (of `failed`, in the middle of a document) is enough. */
 #ifndef KN_BASE_JSON_READER_H
 #define KN_BASE_JSON_READER_H
 
@@ -37,8 +38,11 @@ typedef struct kn_json_reader {
     const char *start, *at, *end;
     const char *what; /* NULL: a file */
     uint64_t objects; /* bit n: level n is an object, not an array */
-    unsigned depth;
-    bool fresh; /* nothing has been read yet in the innermost level */
+    size_t depth;
+    bool loose;    /* set it after the beginning */
+    bool replaced; /* loose: U+FFFD stands in the last string for a NUL or a lone surrogate */
+    kn_buf deeper; /* loose: the kinds of the levels for which `objects` has no bit */
+    bool fresh;    /* nothing has been read yet in the innermost level */
     bool failed;
     bool placed; /* the error says which value it is about (json_form.h) */
     kn_buf decoded;
@@ -78,7 +82,7 @@ bool kn_json_skip(kn_json_reader *j, kn_json_text *ret);
 /* True when the value was read without error and only white space follows. */
 bool kn_json_finish(kn_json_reader *j);
 
-/* Whether the text is one JSON value and nothing else. */
+/* Whether the text is one JSON value and nothing else, by the grammar alone: the strict reader may still refuse it. */
 bool kn_json_check(kn_json_text text, kn_error *err);
 
 bool kn_json_is(kn_json_text text, const char *word);

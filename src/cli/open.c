@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -104,16 +107,23 @@ static bool look(opening *o, bool *ret, kn_error *err) {
     return !asked || l.runs || l.err.code == KN_E_NOT_FOUND || kn_fail(err, l.err.code, "%s", l.err.text);
 }
 
+/* Where services write that we have started, one behind the other; one older log is kept beside it. */
+typedef struct service_log {
+    char path[PATH_MAX];
+    int fd;
+    size_t from; /* where this one's begins */
+} service_log;
+
 /* The last line that it wrote. */
-static bool fail_as_it_says(const char *log, kn_error *err) {
+static bool fail_as_it_says(const service_log *log, kn_error *err) {
     KN_AUTO_BUF text;
-    kn_buf_init(&text, LOG_BYTES);
-    if (!kn_file_read(log, LOG_BYTES, &text, NULL))
+    kn_buf_init(&text, 2 * LOG_BYTES);
+    if (!kn_file_read(log->path, 2 * LOG_BYTES, &text, NULL))
         kn_buf_clear(&text);
     while (text.len && text.data[text.len - 1] == '\n')
         text.data[--text.len] = 0;
-    const char *line = strrchr(text.data, '\n');
-    line = line ? line + 1 : text.data;
+    const char *own = text.data + KN_MIN(log->from, text.len), *line = strrchr(own, '\n');
+    line = line ? line + 1 : own;
     if (!strncmp(line, "kuno: ", 6))
         line += 6;
     return kn_fail(err, KN_E_IO, "the service ends at once: %.400s", *line ? line : "it does not say why");
@@ -126,40 +136,78 @@ static bool hand_on_token(const opening *o) {
     return (!o->configured && !o->options->token_file) || !setenv("KUNO_CONTROL_TOKEN_FILE", o->key.file, 1);
 }
 
-static bool wait_for(opening *o, kn_started *service, const char *log, kn_error *err) {
+/* One that ends at once may have met another that somebody started meanwhile. */
+static bool wait_for(opening *o, kn_started *service, const service_log *log, kn_error *err) {
     bool runs = false;
     for (double end = kn_now() + BEGIN_S; !runs;) {
-        if (kn_started_has_ended(service, LOOK_MS))
-            return fail_as_it_says(log, err);
+        bool ended = kn_started_has_ended(service, LOOK_MS);
         if (!look(o, &runs, err))
             return false;
+        if (!runs && ended)
+            return fail_as_it_says(log, err);
         if (!runs && kn_now() > end)
             return kn_fail(err, KN_E_IO, "the service has not begun within %d seconds; see '%s'", BEGIN_S,
-                           kn_quote_path(log).text);
+                           kn_quote_path(log->path).text);
     }
     return true;
 }
 
+static bool open_log(const char *state_dir, service_log *log, kn_error *err) {
+    char old[PATH_MAX];
+    struct stat st;
+    int len = snprintf(log->path, sizeof log->path, "%s/serve.log", state_dir);
+    if (len >= (int)sizeof log->path || snprintf(old, sizeof old, "%s.1", log->path) >= (int)sizeof old)
+        return kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
+    if (lstat(log->path, &st) == 0 && st.st_size > LOG_BYTES && rename(log->path, old) != 0)
+        return kn_fail(err, KN_E_OUTPUT, "cannot rename '%s': %s", kn_quote_path(log->path).text, strerror(errno));
+    log->fd = open(log->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log->fd < 0 || fstat(log->fd, &st) != 0)
+        return kn_fail(err, KN_E_OUTPUT, "cannot write '%s': %s", kn_quote_path(log->path).text, strerror(errno));
+    log->from = (size_t)st.st_size;
+    return true;
+}
+
 static bool start(opening *o, kn_error *err) {
-    char log[PATH_MAX], self[PATH_MAX] = "";
+    char self[PATH_MAX] = "";
+    service_log log = { .fd = -1 };
     const char *config = o->options->config;
     const char *const command[] = { self, "serve", config ? "--config" : NULL, config, NULL };
     kn_started service;
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return kn_fail(err, KN_E_IO, "the program does not find itself: %s", strerror(errno));
-    if (snprintf(log, sizeof log, "%s/serve.log", o->config.state_dir) >= (int)sizeof log)
-        return kn_fail(err, KN_E_USAGE, "the path of the state directory is too long");
-    if (!kn_state_make_folder(o->config.state_dir, err))
-        return false;
-    int out = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (out < 0)
-        return kn_fail(err, KN_E_OUTPUT, "cannot write '%s': %s", kn_quote_path(log).text, strerror(errno));
-    bool ok = (hand_on_token(o) || kn_fail_nomem(err, sizeof o->key)) && kn_start(command, out, &service, err);
+    bool ok = open_log(o->config.state_dir, &log, err) && (hand_on_token(o) || kn_fail_nomem(err, sizeof o->key)) &&
+              kn_start(command, log.fd, &service, err);
     unsetenv("KUNO_CONTROL_TOKEN");
-    close(out);
-    ok = ok && wait_for(o, &service, log, err);
+    if (log.fd >= 0)
+        close(log.fd);
+    ok = ok && wait_for(o, &service, &log, err);
     if (ok)
         kn_started_leave(&service);
+    return ok;
+}
+
+/* Of several at a time one starts it, who holds the folder; the others wait for that service. */
+static bool find_or_start(opening *o, kn_error *err) {
+    const char *path = o->config.state_dir;
+    bool runs = false, held = false;
+    if (!look(o, &runs, err) || runs)
+        return runs;
+    if (!kn_state_make_folder(path, err))
+        return false;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return kn_fail(err, KN_E_OUTPUT, "cannot open '%s': %s", kn_quote_path(path).text, strerror(errno));
+    bool ok = true;
+    for (double end = kn_now() + BEGIN_S; ok && !runs && !held;) {
+        held = flock(folder, LOCK_EX | LOCK_NB) == 0;
+        ok = look(o, &runs, err);
+        if (ok && !runs && !held && kn_now() > end)
+            ok = kn_fail(err, KN_E_IO, "another 'kuno open' has not started the service within %d seconds", BEGIN_S);
+        if (ok && !runs && !held)
+            poll(NULL, 0, LOOK_MS);
+    }
+    ok = ok && (runs || start(o, err));
+    close(folder);
     return ok;
 }
 
@@ -201,13 +249,12 @@ static bool show(const opening *o, const char *code, kn_error *err) {
 static bool open_page(opening *o, kn_error *err) {
     const kn_upstream_limits limits = kn_upstream_limits_default();
     char code[KN_TOKEN_MAX + 1] = "";
-    bool runs = false;
     if (!o->config.studio.len)
         return kn_fail(err, KN_E_USAGE, "the configuration has no 'studio'");
     bool ok = kn_service_key_find(o->options->token_file, &o->config, &o->key, err) &&
               kn_loop_new(NULL, NULL, &o->loop, err) && kn_http_new(o->loop, &o->http, err) &&
-              kn_upstream_new(o->http, &o->config.studio, &limits, &o->service, err) && look(o, &runs, err) &&
-              (runs || start(o, err)) && get_code(o, code, err) && show(o, code, err);
+              kn_upstream_new(o->http, &o->config.studio, &limits, &o->service, err) && find_or_start(o, err) &&
+              get_code(o, code, err) && show(o, code, err);
     explicit_bzero(code, sizeof code);
     return ok;
 }

@@ -43,6 +43,9 @@ const kn_import_words kn_import_warnings[KN_IMPORT_WARNINGS] = {
     [KN_IMPORT_CFG_UNUSABLE] = { "cfg-unusable", "the guidance is no number from 0 to 30; the model's own is used" },
     [KN_IMPORT_SIZE_UNUSABLE] = { "size-unusable", "the size is none of a picture; the model's own is used" },
     [KN_IMPORT_LEFT_OUT] = { "settings-left-out", "further settings have no counterpart here and are left out" },
+    [KN_IMPORT_PROMPT_SYNTAX] = { "prompt-syntax",
+                                  "the prompts have weights, embeddings or the like, which mean nothing here: they are "
+                                  "drawn as the words and brackets that they are" },
 };
 
 /* ---- texts ---- */
@@ -247,6 +250,72 @@ static bool take_own(kn_import *to, kn_error *err) {
     return !value || keep(value, &to->model, err);
 }
 
+/* ---- what a prompt says in signs of its own ---- */
+
+static bool is_of_word(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static bool has_word(const char *text, const char *word) {
+    size_t len = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += len)
+        if ((at == text || !is_of_word(at[-1])) && !is_of_word(at[len]))
+            return true;
+    return false;
+}
+
+static bool has_pair(const char *text, char open, char close) {
+    const char *from = strchr(text, open);
+    return from && from[1] && strchr(from + 2, close);
+}
+
+static bool has_embedding(const char *text) {
+    static const char mark[] = "embedding:";
+    for (const char *at = text; (at = strstr(at, mark)); at += sizeof mark - 1)
+        if ((at == text || !is_of_word(at[-1])) && (unsigned char)at[sizeof mark - 1] > ' ')
+            return true;
+    return false;
+}
+
+/* A1111 gives every pair of brackets a meaning, be it that a backslash takes it away. ComfyUI's encoders of the models
+ * here read a prompt without weights, as we do. */
+static bool has_syntax(const kn_import *to, const char *prompt) {
+    bool foreign = to->source == KN_IMPORT_A1111;
+    return (foreign && (has_pair(prompt, '(', ')') || has_pair(prompt, '[', ']') || has_word(prompt, "BREAK") ||
+                        has_word(prompt, "AND"))) ||
+           (to->source != KN_IMPORT_KUNO && has_embedding(prompt));
+}
+
+static void look_at_prompts(kn_import *to) {
+    if (has_syntax(to, to->prompt) || has_syntax(to, to->negative_prompt))
+        warn(to, KN_IMPORT_PROMPT_SYNTAX);
+}
+
+/* Lines end as they do here. */
+static void unify_lines(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        bool before_end = *at == '\r' && (at[1] == '\n' || !at[1]);
+        if (!before_end)
+            *to++ = *at == '\r' ? '\n' : *at;
+    }
+    *to = 0;
+}
+
+static bool take_prompts(kn_import *to, kn_error *err) {
+    if (!keep_prompt(to->parameters.prompt, &to->prompt, err) ||
+        !keep_prompt(to->parameters.negative, &to->negative_prompt, err))
+        return false;
+    if (to->source == KN_IMPORT_A1111) {
+        unify_lines(to->prompt);
+        unify_lines(to->negative_prompt);
+    }
+    look_at_prompts(to);
+    return true;
+}
+
+/* ---- a text of settings ---- */
+
 static bool read_parameters(const char *text, kn_import *to, kn_error *err) {
     static const char own[] = "kuno ";
     to->source = KN_IMPORT_A1111;
@@ -258,8 +327,7 @@ static bool read_parameters(const char *text, kn_import *to, kn_error *err) {
     const char *prompt = to->parameters.prompt, *negative = to->parameters.negative;
     if (strstr(prompt, "<lora:") || strstr(negative, "<lora:"))
         warn(to, KN_IMPORT_LORA);
-    return keep_prompt(prompt, &to->prompt, err) && keep_prompt(negative, &to->negative_prompt, err) &&
-           take_common(to, err) && (to->source != KN_IMPORT_KUNO || take_own(to, err));
+    return take_prompts(to, err) && take_common(to, err) && (to->source != KN_IMPORT_KUNO || take_own(to, err));
 }
 
 /* ---- which text ---- */
@@ -281,7 +349,10 @@ static bool read_graph(const char *text, bool edited, kn_import *to, kn_error *e
         return false;
     bool ok = kn_import_follow(&g, to, err);
     kn_graph_free(&g);
-    return ok && (to->negative_prompt || keep("", &to->negative_prompt, err));
+    ok = ok && (to->negative_prompt || keep("", &to->negative_prompt, err));
+    if (ok)
+        look_at_prompts(to);
+    return ok;
 }
 
 static bool read_texts(const kn_png_texts *texts, kn_import *to, kn_error *err) {

@@ -53,6 +53,7 @@ typedef enum kn_import_warning {
     KN_IMPORT_CFG_UNUSABLE,
     KN_IMPORT_SIZE_UNUSABLE,
     KN_IMPORT_LEFT_OUT,
+    KN_IMPORT_PROMPT_SYNTAX,
     KN_IMPORT_WARNINGS,
 } kn_import_warning;
 

@@ -8,7 +8,7 @@
 
 typedef struct kn_mcp_visit kn_mcp_visit;
 
-enum { KN_MCP_TARGET_BYTES = KN_MCP_PLACE_BYTES + 200 };
+enum { KN_MCP_TARGET_BYTES = KN_MCP_PLACE_BYTES + 200, KN_MCP_KEY_BYTES = 33 };
 
 struct kn_mcp {
     kn_mcp_setup setup;
@@ -43,6 +43,10 @@ struct kn_mcp_call {
     char target[KN_MCP_TARGET_BYTES];
     kn_call *asked;
     kn_mcp_then *then;
+    char key[KN_MCP_KEY_BYTES]; /* of an order, so that it makes one job however often it is sent; else empty */
+    bool uncertain;             /* it was sent, and nobody knows whether it was taken */
+    kn_timer again;
+    uint64_t lost_ms; /* since when nobody answers; 0: somebody does */
 
     /* The answer. */
     bool ended;
@@ -75,12 +79,16 @@ json_t *kn_mcp_word_json(const kn_mcp_word *w);
 
 /* ---- ask.c: requests to the studio ---- */
 
-/* Asks, and calls `then` with any answer that came. If none came, the call is answered with an error. */
+/* Asks, and calls `then` with any answer that came. If none came, the call is answered with an error: at once or, where
+ * a job is watched or an order may have been taken, when the service has been away for longer than a restart takes. */
 void kn_mcp_ask(kn_mcp_call *c, const char *method, const char *target, const char *json, kn_mcp_then *then);
 
 /* The same in full; type, body, data and so on as in http/call.h. All but the target stays the caller's until `then`.
  */
 void kn_mcp_ask_with(kn_mcp_call *c, const kn_call_request *request, kn_mcp_then *then);
+
+/* The service is away: asks once more after a moment. False: not in this case, or no longer. */
+bool kn_mcp_ask_again(kn_mcp_call *c);
 
 /* The studio answered, but not as this program knows it. */
 void kn_mcp_answer_strange(kn_mcp_call *c);

@@ -1,8 +1,10 @@
 /* Tools that make a job: their pictures are sent, the job is begun and watched, and what became of it is shown. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "image/image.h"
 #include "mcp/internal.h"
@@ -327,15 +329,17 @@ static void heard(kn_task *t) {
 
 static void hear(void *ctx, kn_span data) {
     kn_mcp_call *c = ctx;
+    c->lost_ms = 0;
     if (kn_buf_add(&c->events, data.data, data.len))
         kn_loop_later(c->mcp->loop, &c->heard);
 }
 
-/* The stream has ended, or there is none: not because the job has, for that would have been heard. */
+/* The stream has ended, or there is none: not because the job has, for that would have been heard. A service that stops
+ * may come back, with the job. */
 static void watch_is_over(kn_mcp_call *c, unsigned status, kn_span body) {
     if (status == 404 || status == 410)
         json_decref(kn_mcp_read(c, status, body));
-    else
+    else if ((status != 200 && status != 503) || !kn_mcp_ask_again(c))
         look(c);
 }
 
@@ -377,6 +381,11 @@ static void cancel(kn_mcp_call *c) {
 }
 
 static void begun(kn_mcp_call *c, unsigned status, kn_span body) {
+    if (status == 503 && kn_mcp_ask_again(c)) /* it stops, and what it may have taken before is not told */
+        return;
+    c->key[0] = 0;
+    c->uncertain = false;
+    c->lost_ms = 0;
     c->job = kn_mcp_read(c, status, body);
     if (!c->job)
         return;
@@ -389,9 +398,20 @@ static void begun(kn_mcp_call *c, unsigned status, kn_span body) {
         cancel(c);
 }
 
+/* A number that nobody else has. */
+static bool make_key(char ret[KN_MCP_KEY_BYTES]) {
+    uint64_t number[2];
+    if (getrandom(number, sizeof number, 0) != sizeof number)
+        return false;
+    snprintf(ret, KN_MCP_KEY_BYTES, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
+    return true;
+}
+
 void kn_mcp_begin_job(kn_mcp_call *c) {
     kn_buf_clear(&c->body);
-    if (kn_mcp_order_body(&c->order, &c->body))
+    if (!make_key(c->key))
+        kn_mcp_answer_failure(c, "internal", "the system gives no random numbers");
+    else if (kn_mcp_order_body(&c->order, &c->body))
         kn_mcp_ask(c, "POST", c->order.tool == KN_MCP_UPSCALE_IMAGE ? "/api/v1/upscale" : "/api/v1/jobs", c->body.data,
                    begun);
     else
@@ -399,7 +419,7 @@ void kn_mcp_begin_job(kn_mcp_call *c) {
 }
 
 bool kn_mcp_leave_job(kn_mcp_call *c) {
-    if (c->asked && c->then == begun) /* there may be a job by now: that is told first */
+    if (c->key[0] && c->then == begun) /* there may be a job by now: that is told first */
         return false;
     if (!c->begun || has_ended(c->job))
         return true;

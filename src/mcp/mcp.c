@@ -251,6 +251,7 @@ static void begin(kn_mcp_call *c, const kn_mcp_message *r) {
 static void free_call(kn_mcp_call *c) {
     kn_mcp *m = c->mcp;
     kn_loop_timer_close(m->loop, &c->patience);
+    kn_loop_timer_close(m->loop, &c->again);
     *c->at = c->next;
     if (c->next)
         c->next->at = c->at;

@@ -21,7 +21,7 @@ static bool take_text(kn_json_reader *j, char *ret, size_t room) {
         kn_json_skip(j, NULL);
         return false;
     }
-    if (!kn_json_string(j, &text))
+    if (!kn_json_string(j, &text) || j->replaced)
         return false;
     size_t len = kn_utf8_cut(text.data, text.len, room - 1);
     memcpy(ret, text.data, len);
@@ -36,7 +36,7 @@ static bool take_word(kn_json_reader *j, kn_mcp_word *ret) {
     char digits[24] = "";
     kn_mcp_word w = { .given = true, .is_text = kn_json_peek(j) == '"' };
     if (w.is_text) {
-        if (!kn_json_string(j, &text) || text.len >= sizeof w.text)
+        if (!kn_json_string(j, &text) || j->replaced || text.len >= sizeof w.text)
             return false;
         memcpy(w.text, text.data, text.len);
     } else {
@@ -132,7 +132,10 @@ static const char *read_member(kn_json_reader *j, int member, kn_mcp_message *m)
     switch (member) {
     case VERSION:
         return take_text(j, version, sizeof version) && !strcmp(version, "2.0") ? NULL : "jsonrpc is not \"2.0\"";
-    case ID: return take_word(j, &m->id) ? NULL : "the id is neither an integer nor a text of less than 256 bytes";
+    case ID:
+        return take_word(j, &m->id)
+                   ? NULL
+                   : "the id is neither an integer nor a text of less than 256 bytes without NUL and lone surrogates";
     case METHOD: return take_text(j, m->method, sizeof m->method) ? NULL : "the method is no text";
     case PARAMS: read_params(j, m); return NULL;
     default: kn_json_skip(j, NULL); return NULL;
@@ -168,6 +171,7 @@ int kn_mcp_message_read(const char *text, size_t len, kn_mcp_message *ret, kn_er
     kn_json_reader j;
     memset(ret, 0, sizeof *ret);
     kn_json_begin_inside(&j, document, "the message", err);
+    j.loose = true;
     char first = kn_json_peek(&j);
     if (first == '{') {
         wrong = read_members(&j, ret);

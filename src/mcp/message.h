@@ -1,6 +1,6 @@
 /* One message of JSON-RPC 2.0 as MCP has them: read strictly, in one pass, without a tree, and before anything is known
- * of what it asks for. Batches, ids that are null, and what is nested deeper than KN_JSON_MAX_DEPTH are refused;
- * members that nobody knows are stepped over. */
+ * of what it asks for. Strictly: what is JSON (RFC 8259) is read as far as its id, so that whoever sent it gets the
+ * refusal under that id. Batches and ids that are null are refused; members that nobody knows are stepped over. */
 #ifndef KN_MCP_MESSAGE_H
 #define KN_MCP_MESSAGE_H
 

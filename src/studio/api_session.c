@@ -15,7 +15,17 @@
 
 enum { LINK_S = 120, SECRET_BYTES = KN_SESSION_SECRET / 2 };
 
-static const char cookie_name[] = "kuno_session";
+/* Browsers tell cookies apart by host and path, not by port: services on one machine have each a name of their own. */
+typedef struct cookie_name {
+    char text[24];
+    size_t len;
+} cookie_name;
+
+static cookie_name name_of(const kn_api *a) {
+    cookie_name n;
+    n.len = (size_t)snprintf(n.text, sizeof n.text, "kuno_session_%u", (unsigned)a->guard.port);
+    return n;
+}
 
 static bool make_secret(char text[KN_SESSION_SECRET + 1]) {
     unsigned char bytes[SECRET_BYTES];
@@ -26,7 +36,8 @@ static bool make_secret(char text[KN_SESSION_SECRET + 1]) {
 }
 
 /* The value of our cookie among those of a Cookie field. */
-static kn_span cookie_of(const kn_head *head) {
+static kn_span cookie_of(const kn_api *a, const kn_head *head) {
+    const cookie_name name = name_of(a);
     kn_span all = { NULL, 0 };
     if (!kn_head_named(head, "Cookie", &all))
         return (kn_span){ NULL, 0 };
@@ -35,9 +46,8 @@ static kn_span cookie_of(const kn_head *head) {
         stop = stop ? stop : end;
         while (at < stop && *at == ' ')
             at++;
-        size_t len = sizeof cookie_name - 1;
-        if ((size_t)(stop - at) > len && !memcmp(at, cookie_name, len) && at[len] == '=')
-            return (kn_span){ at + len + 1, (size_t)(stop - at) - len - 1 };
+        if ((size_t)(stop - at) > name.len && !memcmp(at, name.text, name.len) && at[name.len] == '=')
+            return (kn_span){ at + name.len + 1, (size_t)(stop - at) - name.len - 1 };
         at = stop + 1;
     }
     return (kn_span){ NULL, 0 };
@@ -45,7 +55,7 @@ static kn_span cookie_of(const kn_head *head) {
 
 static kn_session *session_of(kn_api *a, const kn_head *head) {
     kn_sha256 mark;
-    bool good = kn_session_mark(a->guard.token, cookie_of(head), &mark);
+    bool good = kn_session_mark(a->guard.token, cookie_of(a, head), &mark);
     return good ? kn_sessions_find(&a->studio->sessions, &mark, kn_loop_now_ms(a->studio->loop)) : NULL;
 }
 
@@ -69,7 +79,7 @@ bool kn_api_admits(kn_api *a, kn_exchange *x, const kn_head *head) {
     bool tried = kn_head_find(head, KN_FIELD_AUTHORIZATION, NULL);
     const kn_session *s = tried ? NULL : session_of(a, head);
     if (!s) {
-        kn_guard_refuse(&a->guard, x, tried || cookie_of(head).data);
+        kn_guard_refuse(&a->guard, x, tried || cookie_of(a, head).data);
         return false;
     }
     if (is_safe(head->method) || has_csrf(a, head, s)) {
@@ -162,7 +172,7 @@ void kn_api_create_session(kn_exchange *x, kn_span body) {
     }
     kn_sessions_put(&v->studio->sessions, &v->session);
     snprintf(v->fields, sizeof v->fields, "Set-Cookie: %s=%s; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=%d\r\n",
-             cookie_name, cookie, KN_SESSION_S);
+             name_of(v->api).text, cookie, KN_SESSION_S);
     v->json = json_pack("{s:s, s:s}", "expires_at", kn_date_of(v->session.ends_s).text, "csrf_token", csrf);
     kn_visit_send(v, work_keep, NULL);
 }

@@ -6,7 +6,7 @@ import subprocess
 
 import tap
 from kuno import GOLDEN, Case
-from png import Picture
+from png import Picture, chunk, png_file
 
 CASES = GOLDEN / "workflow"
 
@@ -75,6 +75,33 @@ class Import(Case):
         script = result.out.decode().replace("kuno generate", "printf '%s\\n'")
         said = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.decode()
         self.assertIn(f"--prompt={prompt}\n", said)
+
+    def told(self, **texts):
+        """What is told of a picture with these texts."""
+        empty = png_file(16, 16, 2, b"\0" * 16 * 49)
+        where = empty.index(b"IDAT") - 4
+        added = b"".join(chunk(b"tEXt", key.encode() + b"\0" + text.encode("latin-1")) for key, text in texts.items())
+        (self.folder / "made.png").write_bytes(empty[:where] + added + empty[where:])
+        return json.loads(self.imports(self.folder / "made.png", "--json").out)
+
+    def test_syntax(self):
+        """says_where_a_prompt_of_a1111_is_more_than_its_words"""
+        settings = "\nSteps: 20, Seed: 5, Size: 512x512"
+        for prompt in ("a (red:1.4) boat", "((boat))", "a [grey] sea", "[day:night:0.5]", "a BREAK b", "a AND b",
+                       "a \\(real\\) boat", "a, embedding:foo", "(worst quality:2)"):
+            for text in prompt + settings, "boat\nNegative prompt: " + prompt + settings:
+                self.assertEqual(self.told(parameters=text)["warnings"], ["prompt-syntax"], text)
+        for prompt in ("a red boat :) at 10:30", "ANDORRA, BREAKFAST", "no embedding: none", "list(", "()", "a) (b"):
+            self.assertEqual(self.told(parameters=prompt + settings)["warnings"], [], prompt)
+        own = "a (red:1.4) boat\nSteps: 20, Seed: 5, Size: 512x512, Version: kuno 0.1.0"
+        self.assertEqual(self.told(parameters=own)["warnings"], [])
+
+    def test_lines(self):
+        """lines_of_windows_become_lines"""
+        told = self.told(parameters="a boat\r\non a lake\r\nNegative prompt: grey\r\ndull\r\n"
+                                    "Steps: 20, Seed: 5, Size: 512x512\r\n")
+        self.assertEqual((told["prompt"], told["negative_prompt"]), ("a boat\non a lake", "grey\ndull"))
+        self.assertEqual((told["steps"], told["width"]), (20, 512))
 
     def test_wrong(self):
         """says_what_is_wrong_in_one_sentence"""

@@ -1,15 +1,20 @@
 """`kuno mcp` as a client meets it that has started it: lines in, lines out."""
 
 import base64
+import contextlib
+import http.server
 import json
 import os
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
 
 import tap
 from studio.rig import PATIENCE, TOKEN, png
+from studio.serve import Serve
 from talk import HANDSHAKE, LEGACY, MODERN, PROGRAM, SLOW, SPACE, Lines, Stranger, Studio, call, envelope, note, request
 
 TOOLS = ["get_status", "list_models", "plan_image", "generate_image", "edit_image", "upscale_image", "get_job",
@@ -48,6 +53,12 @@ class Case(unittest.TestCase):
         self.assertTrue(result["content"][0]["text"].startswith(start), result)
 
 
+    def words(self, answer):
+        """Of a tool that has failed."""
+        self.assertTrue(answer["result"]["isError"], answer)
+        return answer["result"]["content"][0]["text"]
+
+
 class Messages(Case):
     def test_the_handshake_agrees_on_a_version(self):
         for asked, told in (("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), (LEGACY, LEGACY),
@@ -66,7 +77,8 @@ class Messages(Case):
     def test_what_is_no_request_is_refused_and_the_next_one_is_heard(self):
         talk = self.opened()
         rows = [
-            (b"{not json}", PARSE_ERROR), (b"\xff", PARSE_ERROR), (b"[" * 70 + b"]" * 70, PARSE_ERROR),
+            (b"{not json}", PARSE_ERROR), (b"\xff", PARSE_ERROR), (b"[" * 70 + b"]" * 69, PARSE_ERROR),
+            (b"[" * 70 + b"]" * 70, INVALID_REQUEST),
             (b'{"jsonrpc":"2.0","id":1,"method":"ping"} x', PARSE_ERROR), (b"[]", INVALID_REQUEST),
             (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', INVALID_REQUEST), (b"7", INVALID_REQUEST),
             (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST),
@@ -82,6 +94,24 @@ class Messages(Case):
             self.assertEqual(talk.ask(request(f"after {number}", "ping"))["result"], {})
             (answer,) = [one for one in talk.seen[before:] if "error" in one]
             self.assertEqual((line, answer["error"]["code"]), (line, code))
+
+    def test_what_is_json_but_not_taken_is_refused_under_its_id(self):
+        talk = self.opened()
+        deep = b"[" * 80 + b"]" * 80
+        for number, (tool, arguments, wrong) in enumerate([
+            (b"generate_image", b'{"prompt":"a cat \\ud83d"}', "prompt"),
+            (b"generate_image", b'{"prompt":"a cat \\u0000"}', "prompt"),
+            (b"plan_image", b'{"negative_prompt":%s}' % deep, "negative_prompt"),
+            (b"list_gallery", b'{"query":"\\udc00"}', "query"), (b"get_job", b'{"job_id":"job_\\u0000"}', "job_id"),
+            (b"edit_image", b'{"images":["/a\\u0000b"],"prompt":"a"}', "images"),
+        ]):
+            talk.raw(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":%s}}\n'
+                     % (number, tool, arguments))
+            self.failed(talk.answer(number)["result"], f"arguments_invalid: {wrong}: ")
+        talk.raw(b'{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"a\\u0000"}}\n')
+        self.refused(talk.answer(10), INVALID_PARAMS)
+        talk.raw(b'{"jsonrpc":"2.0","id":11,"method":"p\\ud800","params":%s}\n' % deep)
+        self.refused(talk.answer(11), INVALID_REQUEST)
 
     def test_carriage_returns_empty_lines_and_pieces_are_no_matter(self):
         talk = self.opened()
@@ -377,17 +407,19 @@ class Life(Case):
                 talk.open()
                 self.assertEqual(len(talk.ask(request(1, "tools/list"))["result"]["tools"]), len(TOOLS))
                 answer = talk.ask(call(2, "get_status"))
-                self.refused(answer, INTERNAL)
-                self.assertIn("does not run; start it with 'kuno serve'", answer["error"]["message"])
+                self.failed(answer["result"], "unreachable: the Kuno service at ")
+                self.assertIn("does not run; start it with 'kuno serve'", self.words(answer))
+                self.assertNotIn("may have taken", self.words(talk.ask(call(3, "generate_image", {"prompt": "x"}))))
+                self.refused(talk.ask(request(4, "resources/list")), INTERNAL)
                 studio.begin()
             with Lines(studio.config) as talk:
                 talk.open()
                 self.assertEqual(talk.tool(1, "get_status")["structuredContent"]["state"], "ready")
                 with open(studio.token_file, "w") as file:
                     file.write("another-token-that-is-not-of-the-service")
-                self.assertIn("the token is not", talk.ask(call(2, "get_status"))["error"]["message"])
+                self.assertIn("the token is not", self.words(talk.ask(call(2, "get_status"))))
                 os.unlink(studio.token_file)
-                self.assertIn("has not run yet", talk.ask(call(3, "get_status"))["error"]["message"])
+                self.assertIn("has not run yet", self.words(talk.ask(call(3, "get_status"))))
 
     # It is asked who it is before it is sent the token; and what it says is not taken for a shortage of ours.
     def test_another_program_in_its_place_gets_no_token(self):
@@ -399,9 +431,8 @@ class Life(Case):
                 with Stranger(studio.port, health) as stranger, Lines(studio.config) as talk:
                     talk.open()
                     answer = talk.ask(call(1, "get_status"))
-                    self.refused(answer, INTERNAL)
-                    self.assertIn(says, answer["error"]["message"])
-                    self.assertNotIn("memory", answer["error"]["message"])
+                    self.assertIn(says, self.words(answer))
+                    self.assertNotIn("memory", self.words(answer))
                     self.assertEqual(len(stranger.heard), asked)
                     self.assertNotIn(TOKEN.encode(), stranger.heard[0])
 
@@ -414,19 +445,116 @@ class Life(Case):
                 os.chown(studio.folder, owner, -1)
                 with Stranger(studio.port, b'{"api": "v1"}', user=65534) as stranger, Lines(studio.config) as talk:
                     talk.open()
-                    message = talk.ask(call(1, "get_status"))["error"]["message"]
+                    message = self.words(talk.ask(call(1, "get_status")))
                     self.assertEqual("belongs to another user" in message, not sent, message)
                     self.assertEqual(any(TOKEN.encode() in one for one in stranger.heard), sent, message)
 
-    def test_a_job_survives_the_service_and_its_wait_says_so(self):
-        with Studio() as studio, Lines(studio.config) as talk:
-            talk.open()
-            talk.send(call(1, "generate_image", SLOW, progressToken=1))
-            talk.wait(lambda one: one.get("params", {}).get("progress", 0) > 0)
-            studio.process.kill()
-            studio.process.wait()
-            answer = talk.answer(1)
-            self.assertIn("the Kuno service at", answer["error"]["message"])
+
+class Forgetful(http.server.BaseHTTPRequestHandler):
+    """Takes an order and breaks off, once; knows it the next time."""
+
+    keys = []
+
+    def answer(self, status, kind, text):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_GET(self):
+        job = {"id": "job_1", "state": "failed", "error": {"code": "odd", "message": "for a test"}}
+        if self.path.endswith("/events"):
+            self.answer(200, "text/event-stream", f"event: job.failed\ndata: {json.dumps(job)}\n\n")
+        else:
+            self.answer(200, "application/json", '{"status": "ok", "version": "1", "api": "v1"}')
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.keys.append(self.headers["Idempotency-Key"])
+        if len(self.keys) == 1:
+            self.close_connection = True
+        else:
+            self.answer(202, "application/json", '{"id": "job_1", "state": "queued"}')
+
+    def log_message(self, *_):
+        pass
+
+
+class Restarts(Case):
+    """The service ends, and jobs go on when it runs again."""
+
+    def setUp(self):
+        self.service = Serve()
+        self.addCleanup(self.service.close)
+        self.config = os.path.join(self.service.folder, "config.json")
+        with open(os.open(os.path.join(self.service.folder, "control-token"),
+                          os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+            file.write(TOKEN + "\n")
+
+    def talk(self):
+        one = Lines(self.config)
+        self.addCleanup(one.__exit__)
+        one.open()
+        return one
+
+    def wait_for_jobs(self, count=1):
+        """The newest one first."""
+        end = time.monotonic() + PATIENCE
+        while len(self.service.get("/jobs")["items"]) < count:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        return [job["id"] for job in self.service.get("/jobs")["items"]]
+
+    def test_an_order_is_drawn_once_however_the_service_ends(self):
+        for number, end in enumerate((signal.SIGKILL, signal.SIGTERM)):
+            talk = self.talk()
+            talk.send(call(1, "generate_image", {"prompt": "x", "count": 2, "preset": "quality"}))
+            with self.service.held(self.wait_for_jobs(number + 1)[0]):
+                self.service.process.send_signal(end)
+            self.service.process.wait(PATIENCE)
+            self.service.begin()
+            result = talk.answer(1)["result"]
+            self.assertFalse(result["isError"], result)
+            self.assertEqual(result["structuredContent"]["state"], "completed")
+            self.assertEqual(len(self.service.get("/jobs")["items"]), number + 1)
+
+    def test_who_waits_for_a_job_waits_for_its_service(self):
+        job = self.service.job("x")
+        talk = self.talk()
+        self.service.end(signal.SIGKILL)
+        talk.send(call(1, "wait_for_job", {"job_id": job}))
+        self.service.begin()
+        self.assertEqual(talk.answer(1)["result"]["structuredContent"]["state"], "completed")
+
+    def test_a_service_that_stays_away_leaves_the_name_of_the_job(self):
+        talk = self.talk()
+        talk.send(call(1, "generate_image", {"prompt": "x", "preset": "quality", "wait_seconds": 2}))
+        job, = self.wait_for_jobs()
+        with self.service.held(job):
+            self.service.end(signal.SIGKILL)
+        for number, tool in ((1, None), (2, {"job_id": job, "wait_seconds": 1})):
+            if tool:
+                talk.send(call(number, "wait_for_job", tool))
+            words = self.words(talk.answer(number))
+            self.assertTrue(words.startswith("unreachable: "), words)
+            self.assertIn(job, words)
+            self.assertIn("wait_for_job", words)
+        self.service.begin()
+
+    def test_an_order_whose_answer_is_lost_is_sent_again_under_its_key(self):
+        self.service.end()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", self.service.port), Forgetful)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            self.failed(self.talk().tool(1, "generate_image", {"prompt": "x"}), "odd: for a test")
+        finally:
+            server.shutdown()
+            server.server_close()
+        first, again = Forgetful.keys
+        self.assertEqual(first, again)
+        self.assertEqual(len(first), 32)
+        self.service.begin()
 
 
 tap.main()

@@ -74,7 +74,7 @@ class Doors(Api):
             answer = self.rig.post("/session", {"token": code}, token=None)
             self.assertEqual(answer.status, status)
             if status == 200:
-                self.assertIn("kuno_session=", answer.headers["Set-Cookie"])
+                self.assertIn(f"kuno_session_{self.rig.port}=", answer.headers["Set-Cookie"])
         self.problem(self.rig.get("/status", token=codes[6]["code"]), 401)  # it is no token
 
     def test_a_session_is_a_cookie_and_a_second_secret(self):
@@ -83,7 +83,8 @@ class Doors(Api):
         self.problem(self.rig.post("/session", {"token": TOKEN, "x": 1}, token=None), 422)
         answer = self.rig.post("/session", {"token": TOKEN}, token=None)
         cookie = answer.headers["Set-Cookie"]
-        self.assertRegex(cookie, r"^kuno_session=[0-9a-f]{64}; HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=\d+$")
+        self.assertRegex(cookie, rf"^kuno_session_{self.rig.port}=[0-9a-f]{{64}}; "
+                         r"HttpOnly; SameSite=Strict; Path=/api/v1; Max-Age=\d+$")
         own = {"token": None, "Cookie": "other=1; " + cookie.split(";")[0]}
         self.assertEqual(self.rig.get("/status", **own).status, 200)
         self.problem(self.rig.post("/jobs", {"prompt": "a"}, **own), 403)
@@ -110,8 +111,13 @@ class Doors(Api):
         self.assertTrue(answer.body.startswith(b"openapi: 3.1.0"))
 
     def test_bodies_of_requests_are_read_strictly(self):
-        for body in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000, b'{"prompt":"a\\u0000b"}'):
+        for body in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000):
             self.problem(self.rig.post("/jobs", body), 400, "json_invalid")
+        for text in (b'"a\\u0000b"', b'"a \\ud83d"', b'"\\ude00"', b"[" * 100 + b"]" * 100):
+            for path, member in (("/jobs", "prompt"), ("/plan", "negative_prompt"), ("/jobs", "size"),
+                                 ("/session", "token")):
+                body = b'{"%s":%s}' % (member.encode(), text)
+                self.problem(self.rig.post(path, body), 422, "member_invalid", "/" + member)
         for body, pointer in (
             ([], None),
             ({}, None),

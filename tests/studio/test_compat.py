@@ -147,11 +147,16 @@ class Doors(Compat):
         for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
             self.assertEqual(self.send("PUT", path, {}).status, 405)
             self.assertEqual(self.send("POST", path, b"a=b", type="text/plain").status, 415)
-            for broken in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000, b'{"prompt":"a\\u0000b"}'):
+            for broken in (b"", b"{", b"\xff", b'{"prompt":"a"} x', b"[" * 100000):
                 answer = self.send("POST", path, broken)
                 self.assertEqual(answer.status, 400, broken[:20])
                 self.assertIn("error", answer.json)
         self.assertEqual(self.send("POST", "/sdcpp/v1/img_gen", b"{")["error"], "invalid json")
+        for text in (b"a\\u0000b", b"a \\ud83d"):  # JSON that is not taken
+            body = b'{"prompt":"%s"}' % text
+            self.assertEqual(self.send("POST", "/v1/images/generations", body)["error"]["param"], "prompt")
+            self.assertEqual(self.send("POST", "/sdapi/v1/txt2img", body).status, 422)
+            self.assertTrue(self.send("POST", "/sdcpp/v1/img_gen", body)["error"].startswith("prompt: "))
 
     def test_a_ping_needs_no_credential(self):
         answer = self.send("OPTIONS", "/v1/images/generations", credential=None)

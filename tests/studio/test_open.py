@@ -98,6 +98,36 @@ class Open(unittest.TestCase):
             self.assertEqual(self.ask("POST", "/session", {"token": code}, token=None)[0], 401)
         self.assertEqual(self.ask("GET", "/status")[0], 200)
 
+    def test_several_at_once_start_one_service_and_all_get_its_link(self):
+        command = [PROGRAM, "open", "--config", str(self.folder / "config.json"), "--token-file", str(self.token_file),
+                   "--print"]
+        for _ in range(3):
+            several = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                       for _ in range(4)]
+            said = [one.communicate(timeout=PATIENCE) for one in several]
+            codes = {LINK.fullmatch(out.strip()).group(2) if LINK.fullmatch(out.strip()) else err for out, err in said}
+            self.assertEqual(len(codes), 4, codes)
+            for code in codes:
+                self.assertEqual(self.ask("POST", "/session", {"token": code}, token=None)[0], 200, code)
+            self.stop()
+        self.assertNotIn("in use", (self.folder / "state" / "serve.log").read_text())
+
+    def test_what_earlier_services_said_stays_until_it_is_too_much(self):
+        log = self.folder / "state" / "serve.log"
+        self.printed()
+        self.stop()
+        said = log.read_text()
+        self.printed()
+        self.stop()
+        self.assertTrue(log.read_text().startswith(said + "kuno: "), log.read_text())
+        with log.open("a") as file:
+            file.write("x" * (1 << 20))
+        with socket.create_server(("127.0.0.1", self.listen)):
+            done = self.open("--token-file", str(self.token_file), "--print", status=1)
+        self.assertIn(f"127.0.0.1:{self.listen}", done.stderr)
+        self.assertTrue(log.with_name("serve.log.1").read_text().startswith(said))
+        self.assertLess(log.stat().st_size, 1 << 20)
+
     def test_the_browser_gets_the_link_and_never_the_token(self):
         seen = self.folder / "seen"
         note = f'echo "$(basename "$0") $*" > {seen}; env >> {seen}; cat /proc/$PPID/cmdline >> {seen}'

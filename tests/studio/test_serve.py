@@ -18,7 +18,7 @@ from studio import agreement
 from studio.rig import FORM, PATIENCE, SANITIZED, TOKEN, form, png
 from studio.serve import DEMO, LONG, PROGRAM, Serve, write_bright_vae
 from studio.slow import resident_bytes
-from workers.jpeg import Hdr
+from workers.jpeg import Hdr, Jpeg
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden")
 UPSCALER = os.path.join(GOLDEN, "upscalers", "compact-x2", "weights.safetensors")
@@ -415,6 +415,22 @@ class Pictures(unittest.TestCase):
                     self.assertEqual((made.base.width, made.base.height), (96, 64))
                     self.assertEqual((made.map.width, made.map.height), (12, 8))
                     self.assertEqual(made.numbers, Hdr(photo).numbers)
+                else:
+                    self.assertEqual(Jpeg(picture).coded, made.base.coded)
+            # What is inpainted keeps it, too: read by the standards alone, its numbers are those of the photo, and its
+            # first picture is coded as it is without a map.
+            mask = rig.upload(png(48, 32, 255))
+            drawn = []
+            for keep in True, False:
+                inputs = [{"input_id": order["input_id"], "role": "source"}, {"input_id": mask, "role": "mask"}]
+                job = rig.ended(rig.job("a brighter boat", seed="7", inputs=inputs,
+                                        output={"format": "jpeg", "keep_hdr": keep}))
+                self.assertEqual(job["state"], "completed", job)
+                drawn.append(rig.get(f"/jobs/{job['id']}/results/0").body)
+            edited, plain = Hdr(drawn[0]), Jpeg(drawn[1])
+            self.assertEqual((edited.flags, edited.numbers), (Hdr(photo).flags, Hdr(photo).numbers))
+            self.assertEqual((edited.map.width, edited.map.height), (12, 8))
+            self.assertEqual(edited.base.coded, plain.coded)
             order = {"gallery_item": item, "upscale": order["upscale"], "output": {"format": "jpeg"}}
             again = rig.ended(rig.post("/upscale", order)["id"])
             self.assertEqual(Hdr(rig.get(f"/jobs/{again['id']}/results/0").body).numbers, made.numbers)

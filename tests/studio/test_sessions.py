@@ -19,11 +19,15 @@ class Session:
         answer = rig.post("/session", {"token": secret}, token=None)
         self.status = answer.status
         if self.status == 200:
-            self.cookie = answer.headers["Set-Cookie"].split(";")[0].removeprefix("kuno_session=")
+            self.cookie = answer.headers["Set-Cookie"].split(";")[0].split("=")[1]
             self.csrf = answer["csrf_token"]
 
+    @property
+    def field(self):
+        return f"kuno_session_{self.rig.port}={self.cookie}"
+
     def ask(self, method, path, body=None, **more):
-        return self.rig.ask(method, path, body, token=None, Cookie=f"kuno_session={self.cookie}", **more).status
+        return self.rig.ask(method, path, body, token=None, Cookie=self.field, **more).status
 
     @property
     def is_good(self):
@@ -47,6 +51,17 @@ class Sessions(unittest.TestCase):
             rig.wait(minutes=1)
             self.assertEqual(Session(rig, late).status, 401)
             self.assertTrue(Session(rig, link(rig)).is_good)
+
+    def test_services_on_one_machine_keep_out_of_each_others_sessions(self):
+        with Rig() as one, Rig() as other:
+            jar = {}  # as browsers keep them: by name, whatever the port
+            for rig in one, other:
+                told = rig.post("/session", {"token": TOKEN}, token=None).headers["Set-Cookie"]
+                name, value = told.split(";")[0].split("=")
+                jar[name] = value
+            cookies = "; ".join(f"{name}={value}" for name, value in jar.items())
+            for rig in one, other:
+                self.assertEqual(rig.get("/status", token=None, Cookie=cookies).status, 200)
 
     def test_a_link_is_gone_with_the_service_that_gave_it(self):
         with Rig() as rig:

@@ -269,6 +269,51 @@ static void nesting_has_a_limit_and_needs_no_stack(void **state) {
     assert_string_equal(err.text, "line 1, column 65: less deeply nested data is expected");
 }
 
+/* What is JSON by its grammar, but not taken by the strict reader. */
+static void a_loose_reader_takes_all_that_is_json(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text;
+        bool replaced;
+    } rows[] = {
+        { "\"a\\u0000b\"", "a\uFFFDb", true },
+        { "\"\\ud83d\"", "\uFFFD", true },
+        { "\"\\ude00x\"", "\uFFFDx", true },
+        { "\"\\ud83d\\u0041\"", "\uFFFDA", true },
+        { "\"\\ud83d\\ud83d\\ude00\"", "\uFFFD\U0001F600", true },
+        { "\"plain\"", "plain", false },
+    };
+    kn_json_reader j;
+    kn_error err;
+    for (size_t i = 0; i < KN_COUNT(rows); i++) {
+        kn_json_text text = { 0 };
+        begin(&j, rows[i].json, &err);
+        j.loose = true;
+        assert_true(kn_json_string(&j, &text));
+        assert_true(kn_json_is(text, rows[i].text));
+        assert_int_equal(j.replaced, rows[i].replaced);
+        assert_true(kn_json_finish(&j));
+        assert_true(kn_json_check((kn_json_text){ rows[i].json, strlen(rows[i].json) }, NULL));
+        kn_json_close(&j);
+    }
+}
+
+static void a_loose_reader_goes_deeper(void **state) {
+    (void)state;
+    enum { LEVELS = 1000 };
+    static const char open[] = "{\"a\":[", close[] = "]}";
+    KN_AUTO_BUF deep;
+    kn_buf_init(&deep, 20000);
+    for (int i = 0; i < LEVELS; i++)
+        assert_true(kn_buf_add_text(&deep, open));
+    for (int i = 0; i < LEVELS; i++)
+        assert_true(kn_buf_add_text(&deep, close));
+    assert_true(kn_json_check((kn_json_text){ deep.data, deep.len }, NULL));
+    assert_false(kn_json_check((kn_json_text){ deep.data, deep.len - 1 }, NULL));
+    deep.data[deep.len - 3] = ']'; /* where an object ends */
+    assert_false(kn_json_check((kn_json_text){ deep.data, deep.len }, NULL));
+}
+
 static void the_first_error_stays(void **state) {
     (void)state;
     kn_json_reader j;
@@ -296,6 +341,8 @@ int main(void) {
         cmocka_unit_test(true_and_false_are_words_and_nothing_else),
         cmocka_unit_test(numbers_must_be_whole_and_fit),
         cmocka_unit_test(nesting_has_a_limit_and_needs_no_stack),
+        cmocka_unit_test(a_loose_reader_takes_all_that_is_json),
+        cmocka_unit_test(a_loose_reader_goes_deeper),
         cmocka_unit_test(the_first_error_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

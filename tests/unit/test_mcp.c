@@ -91,7 +91,7 @@ static void refuses_what_is_no_message(void **state) {
     } rows[] = {
         { "", KN_MCP_PARSE_ERROR },
         { "{", KN_MCP_PARSE_ERROR },
-        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\\u0000\"}", KN_MCP_PARSE_ERROR },
+        { "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\\u0000\"}", KN_MCP_INVALID_REQUEST },
         { "nul", KN_MCP_PARSE_ERROR },
         { "null", KN_MCP_INVALID_REQUEST },
         { "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}]", KN_MCP_INVALID_REQUEST },
@@ -115,6 +115,8 @@ static void tells_the_id_of_a_request_that_is_refused(void **state) {
     assert_int_equal(read_text("{\"method\":7,\"jsonrpc\":\"2.0\",\"id\":\"x\"}"), KN_MCP_INVALID_REQUEST);
     assert_true(m.id.given);
     assert_string_equal(m.id.text, "x");
+    assert_int_equal(read_text("{\"jsonrpc\":\"2.0\",\"id\":\"a\\u0000\",\"method\":\"m\"}"), KN_MCP_INVALID_REQUEST);
+    assert_false(m.id.given); /* it could not be told as it was */
     assert_int_equal(read_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\""), KN_MCP_PARSE_ERROR);
     assert_false(m.id.given);
 }
