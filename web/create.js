@@ -13,7 +13,7 @@ import {
     SHAPES,
     wrongOf,
 } from "./draft.js";
-import { bytes, duration, ratio, size } from "./format.js";
+import { bytes, dots, duration, ratio, size } from "./format.js";
 import { ACCEPT, contentOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { makeStage } from "./stage.js";
@@ -118,15 +118,11 @@ export function open(place, detail, header) {
     }
 
     function idle() {
-        return el(
-            "div",
-            { class: "empty" },
+        return el("div", { class: "empty" },
             icon("picture", "large"),
             el("h2", {}, t("create.idle")),
             el("p", {}, t("create.idle_text")),
-            el(
-                "div",
-                { class: "examples" },
+            el("div", { class: "examples" },
                 EXAMPLES.map((key) =>
                     button(
                         t(key),
@@ -157,14 +153,11 @@ export function open(place, detail, header) {
         });
         controls = { prompt };
         parts.verdict = el("div", { class: "verdict", "aria-live": "polite" });
-        parts.go = el(
-            "button",
-            { type: "submit", class: "btn primary wide" },
+        parts.go = el("button", { type: "submit", class: "btn primary wide" },
             icon("create"),
             el("span", {}, t("create.go")),
         );
-        fill(
-            form,
+        fill(form,
             field(t("create.prompt"), prompt),
             carried,
             pictureFields(),
@@ -200,9 +193,7 @@ export function open(place, detail, header) {
             onchange: () => takeFiles([...pick.files]),
         });
         const full = draft.pictures.length >= most;
-        parts.drop = el(
-            "div",
-            { class: "pictures" },
+        parts.drop = el("div", { class: "pictures" },
             draft.pictures.map(pictureCard),
             el(
                 "button",
@@ -219,14 +210,10 @@ export function open(place, detail, header) {
             ),
             pick,
         );
-        return el(
-            "fieldset",
-            { class: "field" },
+        return el("fieldset", { class: "field" },
             el("legend", {}, t("pictures.title")),
             parts.drop,
-            el(
-                "p",
-                { class: "hint" },
+            el("p", { class: "hint" },
                 needsArea()
                     ? t("pictures.needs_area")
                     : can("edit")
@@ -250,9 +237,7 @@ export function open(place, detail, header) {
             },
             el("img", { src: contentOf(picture.id), alt: picture.name, draggable: "false", decoding: "async" }),
             many && el("b", { class: "number" }, String(i + 1)),
-            el(
-                "div",
-                { class: "tools" },
+            el("div", { class: "tools" },
                 can("inpaint") &&
                     iconButton(t("pictures.paint"), "brush", () => editPicture(picture, "paint"), { kind: "small" }),
                 can("outpaint") &&
@@ -362,14 +347,9 @@ export function open(place, detail, header) {
             fill(carried);
             controls.prompt.focus();
         };
-        fill(
-            carried,
-            el(
-                "div",
-                { class: "offer", role: "status" },
-                el(
-                    "p",
-                    {},
+        fill(carried,
+            el("div", { class: "offer", role: "status" },
+                el("p", {},
                     el("strong", {}, t("carried.title", { source: t(`carried.${found.source}`) })),
                     " ",
                     recipe?.prompt ?? t("carried.impossible"),
@@ -377,9 +357,7 @@ export function open(place, detail, header) {
                 notes([...unsupported, ...found.notes]),
                 recipe && needed > 0 && note(t("carried.references", { n: needed })),
                 isOther && note(t("carried.model", { name: recipe.profile, model })),
-                el(
-                    "div",
-                    { class: "row" },
+                el("div", { class: "row" },
                     recipe && button(t("carried.use"), busily(use), { kind: "small primary" }),
                     button(t(recipe ? "carried.no" : "close"), leave, { kind: "small" }),
                 ),
@@ -473,39 +451,29 @@ export function open(place, detail, header) {
                 ontoggle: probe,
             },
             el("summary", {}, icon("down"), t("create.advanced")),
-            el(
-                "div",
-                { class: "pair" },
+            el("div", { class: "pair" },
                 field(t("create.seed"), seed, { hint: t("create.seed_hint") }),
                 field(t("create.sampler"), parts.samplers),
             ),
             parts.sizes && field(t("create.size"), parts.sizes),
             parts.sizes &&
                 draft.sizeMode === "custom" &&
-                el(
-                    "div",
-                    { class: "pair" },
+                el("div", { class: "pair" },
                     field(t("create.width"), side("width")),
                     field(t("create.height"), side("height")),
                 ),
             parts.factors &&
-                el(
-                    "div",
-                    { class: "pair" },
+                el("div", { class: "pair" },
                     field(t("create.enlarge"), parts.factors),
                     draft.factor > 0 &&
-                        field(
-                            t("create.upscaler"),
+                        field(t("create.upscaler"),
                             select(upscalers, draft.upscaler, (value) => edit("upscaler", value)),
                         ),
                 ),
             field(t("create.negative"), negative, { hint: t("create.negative_hint") }),
             formats.length > 1 &&
-                el(
-                    "div",
-                    { class: "pair" },
-                    field(
-                        t("create.format"),
+                el("div", { class: "pair" },
+                    field(t("create.format"),
                         select(
                             formats.map((one) => ({ value: one, label: one.toUpperCase() })),
                             draft.format,
@@ -598,20 +566,13 @@ export function open(place, detail, header) {
                         most: bytes(plan.memory.budget_bytes),
                     });
         const drawn = plan.working_width !== plan.result_width || plan.working_height !== plan.result_height;
-        fill(
-            parts.verdict,
-            el(
-                "p",
-                { class: "plan" },
+        fill(parts.verdict,
+            el("p", { class: "plan" },
                 el("strong", {}, size(plan.result_width, plan.result_height)),
                 ["", t(`kind.${plan.kind}`), t("plan.steps", { n: plan.steps }), time].join(" · "),
             ),
-            el(
-                "p",
-                { class: "small muted" },
-                [drawn && t("plan.drawn", { size: size(plan.working_width, plan.working_height) }), memory]
-                    .filter(Boolean)
-                    .join(" · "),
+            el("p", { class: "small muted" },
+                dots(drawn && t("plan.drawn", { size: size(plan.working_width, plan.working_height) }), memory),
             ),
             draft.prompt.trim() ? notes(plan.notes) : note(t("create.no_prompt")),
         );

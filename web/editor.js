@@ -417,9 +417,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     function paintTools() {
         return [
-            el(
-                "div",
-                { class: "row group", role: "group", "aria-label": t("editor.tools") },
+            el("div", { class: "row group", role: "group", "aria-label": t("editor.tools") },
                 ["brush", "eraser", "hand"].map((name) => toolButton(name, name, () => setTool(name))),
             ),
             range("radius", 1, Math.ceil(Math.max(width, height) / 4), radius, setRadius),
@@ -428,9 +426,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 redrawInk();
             }),
             featherRange(redrawInk),
-            el(
-                "div",
-                { class: "row group" },
+            el("div", { class: "row group" },
                 toolButton("undo", "undo", () => act("undo")),
                 toolButton("redo", "redo", () => act("redo")),
                 toolButton("invert", "invert", () => act("invert")),
@@ -486,8 +482,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 : Math.max(wide, high) > most
                   ? { refusal: t("enlarge.most", { n: most }) } // which need not be asked
                   : await planOf(requestOf(wish)).catch(() => null);
-            fill(
-                parts.verdict,
+            fill(parts.verdict,
                 !found
                     ? ""
                     : (found.refusal ??
@@ -519,29 +514,19 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     parts.verdict = el("p", { class: "small", role: "status" });
     parts.use = button(t("editor.use"), use, { kind: "primary" });
-    const box = el(
-        "dialog",
-        { class: "editor whole", "aria-label": t(paints ? "pictures.paint" : "pictures.extend") },
-        el(
-            "header",
-            { class: "editor-bar" },
+    const box = el("dialog", { class: "editor whole", "aria-label": t(paints ? "pictures.paint" : "pictures.extend") },
+        el("header", { class: "editor-bar" },
             el("h2", {}, icon(paints ? "brush" : "extend"), t(paints ? "pictures.paint" : "pictures.extend")),
-            el(
-                "span",
-                { class: "row" },
+            el("span", { class: "row" },
                 parts.verdict,
                 button(t("cancel"), leave, { kind: "quiet" }),
                 parts.use,
             ),
         ),
         canvas,
-        el(
-            "footer",
-            { class: "editor-bar" },
+        el("footer", { class: "editor-bar" },
             paints ? paintTools() : extendTools(),
-            el(
-                "div",
-                { class: "row group" },
+            el("div", { class: "row group" },
                 iconButton(t("editor.smaller"), "minus", () => zoom(0.8)),
                 iconButton(t("editor.fit"), "fit", fit),
                 iconButton(t("editor.larger"), "plus", () => zoom(1.25)),

@@ -18,6 +18,9 @@ export function duration(seconds) {
     return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// Facts beside each other; those that do not hold are left out.
+export const dots = (...facts) => facts.filter(Boolean).join(" · ");
+
 export function size(width, height) {
     return `${width} × ${height}`;
 }

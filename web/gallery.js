@@ -96,9 +96,7 @@ export function open(place, detail, header) {
         const image = el("img", { alt: "", decoding: "async", draggable: "false" });
         const star = el("button", { type: "button", class: "star", onclick: () => favourite(cell.item) }, icon("star"));
         const link = el("a", { class: "thumb", onclick: (event) => press(event, cell.item) }, image);
-        const cell = el(
-            "div",
-            { class: "cell", role: "listitem" },
+        const cell = el("div", { class: "cell", role: "listitem" },
             link,
             star,
             el("span", { class: "tick" }, icon("check")),
@@ -228,11 +226,8 @@ export function open(place, detail, header) {
     const count = el("span", { class: "muted count", role: "status" });
     const body = el("div", { class: "gallery-body", onkeydown });
     add(header, count);
-    add(
-        place,
-        el(
-            "div",
-            { class: "tools-row" },
+    add(place,
+        el("div", { class: "tools-row" },
             el("div", { class: "search" }, icon("search"), search),
             kinds,
             onlyStars,
@@ -245,8 +240,7 @@ export function open(place, detail, header) {
     function showChoosing() {
         choose.setAttribute("aria-pressed", String(choosing));
         bar.hidden = !choosing;
-        fill(
-            bar,
+        fill(bar,
             el("span", {}, chosen.length < 2 ? t("compare.choose", { n: 2 - chosen.length }) : t("compare.ready")),
             button(t("compare.go"), () => compareTwo(chosen), { kind: "primary small", disabled: chosen.length < 2 }),
             iconButton(t("cancel"), "close", () => choose.click(), { kind: "quiet small" }),

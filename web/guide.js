@@ -38,31 +38,22 @@ export async function openGuide() {
 
             function welcome() {
                 const model = state.models.find((one) => one.active);
-                fill(
-                    body,
+                fill(body,
                     el("p", {}, t("guide.welcome")),
-                    el(
-                        "ul",
-                        { class: "points" },
+                    el("ul", { class: "points" },
                         el("li", {}, icon("check"), t("guide.private")),
                         el("li", {}, icon("check"), t("guide.queue")),
                         model &&
-                            el(
-                                "li",
-                                {},
+                            el("li", {},
                                 icon(model.ready ? "check" : "warning"),
                                 t(model.ready ? "guide.model" : "guide.no_model", { name: model.title ?? model.name }),
                             ),
                     ),
                     model?.name === "demo" && note(t("guide.demo")),
-                    el(
-                        "footer",
-                        {},
+                    el("footer", {},
                         button(t("guide.later"), () => close(), { kind: "quiet" }),
                         model?.ready === false
-                            ? el(
-                                  "a",
-                                  { class: "btn primary", href: "#/models", onclick: () => close() },
+                            ? el("a", { class: "btn primary", href: "#/models", onclick: () => close() },
                                   el("span", {}, t("guide.models")),
                               )
                             : button(t("guide.next"), prompt, { kind: "primary", autofocus: true }),
@@ -93,14 +84,11 @@ export async function openGuide() {
                         problem.hidden = false;
                     }
                 });
-                fill(
-                    body,
+                fill(body,
                     field(t("guide.prompt"), text, { hint: t("guide.prompt_hint") }),
                     el("div", { class: "examples" }, examples),
                     problem,
-                    el(
-                        "footer",
-                        {},
+                    el("footer", {},
                         button(t("back"), welcome, { kind: "quiet" }),
                         button(t("create.go"), draw, { kind: "primary", symbol: "create" }),
                     ),
@@ -117,8 +105,7 @@ export async function openGuide() {
                     if (!now || !isOver(now)) return;
                     end?.();
                     end = null;
-                    fill(
-                        foot,
+                    fill(foot,
                         now.state === "completed"
                             ? [
                                   el("p", {}, t("guide.done")),

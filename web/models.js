@@ -2,7 +2,7 @@
 
 import { call, get, order, post, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { bytes, duration } from "./format.js";
+import { bytes, dots, duration } from "./format.js";
 import { readModels } from "./live.js";
 import { state, tell, watch } from "./state.js";
 import { t } from "./texts.js";
@@ -45,80 +45,50 @@ function profileCard(profile) {
         if (await confirm(t("models.remove"), t("models.remove_text", { name: profile.name }), t("models.remove")))
             await remove(`models/${profile.name}`).then(readModels);
     });
-    return el(
-        "article",
-        { class: `card model ${profile.active ? "active" : ""}` },
-        el(
-            "header",
-            { class: "row" },
-            el(
-                "div",
-                {},
+    return el("article", { class: `card model ${profile.active ? "active" : ""}` },
+        el("header", { class: "row" },
+            el("div", {},
                 el("h3", {}, profile.title ?? profile.name),
-                el(
-                    "p",
-                    { class: "small muted" },
-                    [profile.name, profile.variant, profile.source === "official" ? t("models.built_in") : ""]
-                        .filter(Boolean)
-                        .join(" · "),
+                el("p", { class: "small muted" },
+                    dots(profile.name, profile.variant, profile.source === "official" ? t("models.built_in") : ""),
                 ),
             ),
             profile.active
                 ? el("span", { class: "chip good" }, t("models.active"))
-                : el(
-                      "span",
-                      { class: `chip ${profile.ready ? "" : "bad"}` },
+                : el("span", { class: `chip ${profile.ready ? "" : "bad"}` },
                       t(profile.ready ? "models.ready" : "models.incomplete"),
                   ),
         ),
-        el(
-            "p",
-            { class: "small" },
-            [
+        el("p", { class: "small" },
+            dots(
                 profile.defaults?.steps && t("plan.steps", { n: profile.defaults.steps }),
                 profile.defaults?.width && `${profile.defaults.width} × ${profile.defaults.height}`,
                 total > 0 && bytes(total),
                 profile.license,
-            ]
-                .filter(Boolean)
-                .join(" · "),
+            ),
         ),
         missing.map((file) =>
-            el(
-                "p",
-                { class: "note error" },
+            el("p", { class: "note error" },
                 icon("warning"),
                 el("span", {}, t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)),
             ),
         ),
         profile.files.length > 0 &&
-            el(
-                "details",
-                {},
+            el("details", {},
                 el("summary", {}, icon("down"), t("models.files", { n: profile.files.length })),
-                el(
-                    "ul",
-                    { class: "files" },
+                el("ul", { class: "files" },
                     profile.files.map((file) =>
-                        el(
-                            "li",
-                            {},
+                        el("li", {},
                             el("span", {}, t(`role.${file.role}`)),
                             el("code", {}, file.path),
-                            el(
-                                "span",
-                                { class: "muted" },
-                                [bytes(file.bytes), file.quantization, file.verified && t("models.verified")]
-                                    .filter(Boolean)
-                                    .join(" · "),
+                            el("span", { class: "muted" },
+                                dots(bytes(file.bytes), file.quantization, file.verified && t("models.verified")),
                             ),
                         ),
                     ),
                 ),
             ),
-        el(
-            "footer",
-            { class: "row" },
+        el("footer", { class: "row" },
             !profile.active &&
                 button(t("models.activate"), activation(profile), {
                     kind: "small",
@@ -151,8 +121,7 @@ function scanForm(place) {
         }
     });
     const go = button(t("models.scan"), scan, { symbol: "search" });
-    fill(
-        place,
+    fill(place,
         el("h2", {}, t("models.folder")),
         el("p", { class: "muted" }, t("models.folder_text")),
         el(
@@ -175,18 +144,10 @@ function showFiles(place, { files, truncated }) {
     const roles = new Map();
     const make = button(t("models.make"), () => makeProfile(roles), { kind: "primary small", disabled: true });
     const rows = files.map((file) =>
-        el(
-            "li",
-            {},
-            el(
-                "div",
-                {},
+        el("li", {},
+            el("div", {},
                 el("p", { class: "path" }, el("strong", {}, baseName(file.path))),
-                el(
-                    "p",
-                    { class: "small muted" },
-                    [bytes(file.bytes), file.model, file.quantization, file.reason].filter(Boolean).join(" · "),
-                ),
+                el("p", { class: "small muted" }, dots(bytes(file.bytes), file.model, file.quantization, file.reason)),
             ),
             select(
                 [
@@ -210,8 +171,7 @@ function showFiles(place, { files, truncated }) {
         return role;
     }
     make.disabled = !roles.size;
-    fill(
-        place,
+    fill(place,
         files.length
             ? [
                   el("p", { class: "muted", role: "status" }, t("models.found", { n: files.length })),
@@ -238,8 +198,7 @@ function makeProfile(roles) {
     return dialog(t("models.make"), (close) => [
         field(t("models.name"), name, { hint: t("models.name_hint") }),
         field(t("viewer.title"), title),
-        field(
-            t("models.kind"),
+        field(t("models.kind"),
             select(
                 models.map((one) => ({ value: one, label: one })),
                 model,
@@ -249,9 +208,7 @@ function makeProfile(roles) {
             ),
         ),
         problem,
-        el(
-            "footer",
-            {},
+        el("footer", {},
             button(t("cancel"), () => close()),
             button(
                 t("models.save"),
@@ -297,18 +254,14 @@ function acceptLicence(entry) {
             },
         });
         return [
-            el(
-                "dl",
-                {},
+            el("dl", {},
                 fact(t("models.licence"), outside(entry.license_page, entry.license)),
                 fact(t("models.size"), bytes(entry.bytes)),
                 fact(t("models.for"), t(`role.${entry.role}`)),
                 fact("SHA-256", el("code", { class: "break" }, entry.sha256)),
             ),
             el("label", { class: "toggle" }, box, el("span", {}, t("models.agree", { licence: entry.license }))),
-            el(
-                "footer",
-                {},
+            el("footer", {},
                 button(t("cancel"), () => close(false)),
                 go,
             ),
@@ -324,9 +277,7 @@ const usableBy = (download) =>
     state.models.filter((profile) => profile.ready && download.profiles.includes(profile.name));
 
 const usableRow = (profile) =>
-    el(
-        "div",
-        { class: "row" },
+    el("div", { class: "row" },
         icon("check"),
         el("span", {}, t("download.usable", { name: profile.title ?? profile.name })),
         profile.active
@@ -348,9 +299,7 @@ function downloadRow(download) {
         state.downloads.delete(download.id);
         row.remove();
     });
-    const row = el(
-        "li",
-        { class: "job" },
+    const row = el("li", { class: "job" },
         icon("download"),
         el("div", { class: "job-text" }, title, facts, bar, problem, usable),
         tools,
@@ -369,7 +318,7 @@ function downloadRow(download) {
                 ? (now.bytes_total - now.bytes_done) / now.bytes_per_second
                 : null;
         title.textContent = now.title;
-        facts.textContent = [
+        facts.textContent = dots(
             t(`download.${now.state}`),
             `${bytes(now.bytes_done)} / ${bytes(now.bytes_total)}`,
             now.state === "running" &&
@@ -378,32 +327,24 @@ function downloadRow(download) {
                 (now.bytes_per_second > 0 ? `${bytes(now.bytes_per_second)}/s` : t("download.stalled")),
             left !== null && t("job.remaining", { time: duration(left) }),
             neededBy(now),
-        ]
-            .filter(Boolean)
-            .join(" · ");
+        );
         setMeter(bar, now.bytes_total ? now.bytes_done / now.bytes_total : 0);
         if (shown === now.state) return;
         shown = now.state;
         bar.hidden = !GOING.has(now.state);
         showUsable();
-        fill(
-            problem,
+        fill(problem,
             now.error &&
-                el(
-                    "p",
-                    { class: "note error" },
+                el("p", { class: "note error" },
                     icon("warning"),
-                    el(
-                        "span",
-                        {},
+                    el("span", {},
                         now.error.message,
                         " ",
                         now.error.manual_page && outside(now.error.manual_page, t("download.by_hand")),
                     ),
                 ),
         );
-        fill(
-            tools,
+        fill(tools,
             ["queued", "running"].includes(now.state) && iconButton(t("download.pause"), "pause", act("pause")),
             ["paused", "failed"].includes(now.state) && iconButton(t("download.resume"), "play", act("resume")),
             GOING.has(now.state)
@@ -427,24 +368,11 @@ function catalogRow(entry) {
         state.downloads.set(download.id, download);
         tell("downloads", download);
     });
-    return el(
-        "li",
-        {},
-        el(
-            "div",
-            {},
+    return el("li", {},
+        el("div", {},
             el("p", {}, el("strong", {}, entry.title)),
-            el(
-                "p",
-                { class: "small muted" },
-                [
-                    t(`role.${entry.role}`),
-                    bytes(entry.bytes),
-                    entry.license,
-                    neededBy(entry),
-                ]
-                    .filter(Boolean)
-                    .join(" · "),
+            el("p", { class: "small muted" },
+                dots(t(`role.${entry.role}`), bytes(entry.bytes), entry.license, neededBy(entry)),
             ),
         ),
         entry.installed
@@ -465,8 +393,7 @@ export function open(place) {
     const fetching = el("ul", { class: "jobs" }),
         catalog = el("div", { class: "stack" });
     const rows = new Map();
-    add(
-        place,
+    add(place,
         el("section", {}, el("h2", { class: "unseen" }, t("models.profiles")), profiles),
         el("section", { class: "card" }, el("h2", {}, t("models.fetching")), fetching, catalog),
         folder,
@@ -484,8 +411,7 @@ export function open(place) {
         }
         rows.clear();
         fetching.hidden = !state.downloads.size;
-        fill(
-            fetching,
+        fill(fetching,
             [...state.downloads.values()]
                 .sort((a, b) => (a.id < b.id ? 1 : -1))
                 .map((one) => {
@@ -498,15 +424,13 @@ export function open(place) {
     async function readCatalog() {
         try {
             const { items } = await get("catalog");
-            fill(
-                catalog,
+            fill(catalog,
                 items.length
                     ? el("ul", { class: "files" }, items.map(catalogRow))
                     : el("p", { class: "muted" }, t("models.no_catalog")),
             );
         } catch (error) {
-            fill(
-                catalog,
+            fill(catalog,
                 error.isMissing ? el("p", { class: "muted" }, t("models.not_here")) : failure(error, readCatalog),
             );
         }

@@ -2,7 +2,7 @@
 
 import { get, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { date, duration, size } from "./format.js";
+import { date, dots, duration, size } from "./format.js";
 import { cancel, phaseText, remainingText, retry } from "./stage.js";
 import { isOver, jobsNewestFirst, state, takeJob, tell, watch } from "./state.js";
 import { locale, t } from "./texts.js";
@@ -17,22 +17,18 @@ function titleOf(job) {
 function factsOf(job) {
     const took =
         job.started_at && job.finished_at ? (new Date(job.finished_at) - new Date(job.started_at)) / 1000 : null;
-    return [
+    return dots(
         t(`kind.${job.kind}`),
         job.plan && size(job.plan.result_width, job.plan.result_height),
         job.seeds?.length > 1 && t("queue.pictures", { n: job.seeds.length }),
         date(job.created_at, locale),
         took !== null && t("queue.took", { time: duration(took) }),
-    ]
-        .filter(Boolean)
-        .join(" · ");
+    );
 }
 
 function thumbs(job) {
     const kept = job.results.filter((one) => one.gallery_item);
-    return el(
-        "div",
-        { class: "thumbs" },
+    return el("div", { class: "thumbs" },
         kept.length
             ? kept
                   .slice(0, 4)
@@ -72,9 +68,7 @@ function makeRow(job) {
         "li",
         { class: `job ${job.state}`, data: { id: job.id } },
         thumbs(job),
-        el(
-            "div",
-            { class: "job-text" },
+        el("div", { class: "job-text" },
             el("p", { class: "job-title" }, titleOf(job)),
             el("p", { class: "small muted" }, factsOf(job)),
             el("p", { class: "small row" }, phase, remaining),
@@ -123,15 +117,12 @@ export function open(place, detail, header) {
         stopAll.hidden = waiting.length < 2;
         clear.hidden = !over.length;
         if (!jobs.length) {
-            fill(
-                place,
+            fill(place,
                 empty(
                     "queue",
                     t("queue.empty"),
                     t("queue.empty_text"),
-                    el(
-                        "a",
-                        { class: "btn primary", href: "#/create" },
+                    el("a", { class: "btn primary", href: "#/create" },
                         icon("create"),
                         el("span", {}, t("gallery.begin")),
                     ),

@@ -75,15 +75,10 @@ export function makeStage({ actions, idle }) {
             remaining = el("span", { class: "muted" }),
             bar = meter(0, t("stage.progress"));
         parts = { image, frame, phase, remaining, bar };
-        fill(
-            element,
+        fill(element,
             el("div", { class: "view" }, frame),
-            el(
-                "div",
-                { class: "progress" },
-                el(
-                    "div",
-                    { class: "row" },
+            el("div", { class: "progress" },
+                el("div", { class: "row" },
                     phase,
                     remaining,
                     button(t("cancel"), cancel(job.id), { symbol: "stop", kind: "small" }),
@@ -118,13 +113,9 @@ export function makeStage({ actions, idle }) {
         const framed = one.gallery_item
             ? el("a", { href: `#/gallery/${one.gallery_item}`, "aria-label": t("stage.open") }, image)
             : image;
-        return el(
-            "figure",
-            {},
+        return el("figure", {},
             framed,
-            el(
-                "figcaption",
-                { class: "row" },
+            el("figcaption", { class: "row" },
                 el("span", { class: "muted" }, `${size(one.width, one.height)} · ${t("seed", { seed: one.seed })}`),
                 el("span", { class: "row actions" }, actions(one, job)),
             ),
@@ -134,21 +125,15 @@ export function makeStage({ actions, idle }) {
     function buildEnd(job) {
         dropPreview();
         if (job.state === "completed")
-            fill(
-                element,
-                el(
-                    "div",
-                    { class: `view results n${Math.min(job.results.length, 4)}` },
+            fill(element,
+                el("div", { class: `view results n${Math.min(job.results.length, 4)}` },
                     job.results.map((one) => result(job, one)),
                 ),
                 notes(job.notes),
             );
         else
-            fill(
-                element,
-                el(
-                    "div",
-                    { class: `empty ${job.state === "failed" ? "bad" : ""}` },
+            fill(element,
+                el("div", { class: `empty ${job.state === "failed" ? "bad" : ""}` },
                     icon(job.state === "failed" ? "warning" : "stop", "large"),
                     el("h2", {}, t(`state.${job.state}`)),
                     job.error && el("p", {}, job.error.message),

@@ -19,9 +19,7 @@ export function toast(message, { action = "", act = null, gone = null, kind = ""
         if (acted) act();
         else gone?.();
     };
-    const box = el(
-        "div",
-        { class: `toast ${kind}` },
+    const box = el("div", { class: `toast ${kind}` },
         el("span", {}, message),
         act && button(action, () => leave(true), { kind: "quiet" }),
         iconButton(t("close"), "close", () => leave(false), { kind: "quiet small" }),
@@ -115,11 +113,8 @@ export function dialog(title, build, { kind = "" } = {}) {
         };
         const id = `dialog-${crypto.randomUUID()}`;
         const box = el("dialog", { class: kind, "aria-labelledby": id });
-        add(
-            box,
-            el(
-                "header",
-                {},
+        add(box,
+            el("header", {},
                 el("h2", { id }, title),
                 iconButton(t("close"), "close", () => close(), { kind: "quiet" }),
             ),
@@ -134,9 +129,7 @@ export function dialog(title, build, { kind = "" } = {}) {
 export function confirm(title, message, yes, kind = "danger") {
     return dialog(title, (close) => [
         el("p", {}, message),
-        el(
-            "footer",
-            {},
+        el("footer", {},
             button(t("cancel"), () => close(false)),
             button(yes, () => close(true), { kind }),
         ),
@@ -152,9 +145,7 @@ export function field(label, control, { hint = "", kind = "" } = {}) {
     const id = control.id || `field-${++fields}`;
     control.id = id;
     if (hint) control.setAttribute("aria-describedby", `${id}-hint`);
-    return el(
-        "div",
-        { class: `field ${kind}` },
+    return el("div", { class: `field ${kind}` },
         el("label", { for: id }, label),
         control,
         hint && el("p", { class: "hint", id: `${id}-hint` }, hint),
@@ -187,9 +178,7 @@ export function toggle(label, checked, onchange, { hint = "" } = {}) {
 
 // choices: [{ value, label }]
 export function select(choices, value, onchange) {
-    const box = el(
-        "select",
-        { onchange: () => onchange(box.value) },
+    const box = el("select", { onchange: () => onchange(box.value) },
         choices.map((one) => el("option", { value: one.value, disabled: Boolean(one.refused) }, one.label)),
     );
     box.value = value;
@@ -207,16 +196,12 @@ export function choice(name, legend, choices, value, onchange, kind = "") {
             disabled: Boolean(one.refused),
             onchange: () => onchange(one.value),
         });
-        return el(
-            "label",
-            { class: "option", title: one.refused || one.title || null },
+        return el("label", { class: "option", title: one.refused || one.title || null },
             input,
             el("span", {}, one.glyph ?? null, one.label, one.small && el("small", {}, one.small)),
         );
     });
-    return el(
-        "fieldset",
-        { class: `choice ${kind}` },
+    return el("fieldset", { class: `choice ${kind}` },
         el("legend", {}, legend),
         el("div", { class: "options" }, parts),
     );
@@ -236,9 +221,7 @@ export function fact(name, ...value) {
 // ---- states of a screen ----
 
 export function empty(symbol, title, text, ...actions) {
-    return el(
-        "div",
-        { class: "empty" },
+    return el("div", { class: "empty" },
         icon(symbol, "large"),
         el("h2", {}, title),
         el("p", {}, text),
@@ -247,9 +230,7 @@ export function empty(symbol, title, text, ...actions) {
 }
 
 export function failure(error, again) {
-    return el(
-        "div",
-        { class: "empty bad", role: "alert" },
+    return el("div", { class: "empty bad", role: "alert" },
         icon("warning", "large"),
         el("h2", {}, t("error.title")),
         el("p", {}, explain(error)),
@@ -258,9 +239,7 @@ export function failure(error, again) {
 }
 
 export function loading() {
-    return el(
-        "div",
-        { class: "loading", role: "status" },
+    return el("div", { class: "loading", role: "status" },
         el("span", { class: "unseen" }, t("loading")),
         el("i"),
         el("i"),
@@ -274,8 +253,7 @@ export async function load(place, f) {
     try {
         fill(place, await f());
     } catch (error) {
-        fill(
-            place,
+        fill(place,
             failure(error, () => load(place, f)),
         );
     }
@@ -292,9 +270,7 @@ export function notes(list) {
 }
 
 export function meter(fraction, label) {
-    const bar = el(
-        "div",
-        { class: "meter", role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
+    const bar = el("div", { class: "meter", role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
         el("i"),
     );
     setMeter(bar, fraction);

@@ -60,8 +60,7 @@ export function openViewer(first, { neighbour, left }) {
         image.addEventListener("error", () =>
             fill(view, el("div", { class: "empty bad" }, icon("warning", "large"), el("p", {}, t("viewer.missing")))),
         );
-        fill(
-            view,
+        fill(view,
             image,
             before && iconButton(t("viewer.before"), "left", () => go(-1), { kind: "turn before" }),
             after && iconButton(t("viewer.after"), "right", () => go(1), { kind: "turn after" }),
@@ -91,15 +90,10 @@ export function openViewer(first, { neighbour, left }) {
                         .filter(Boolean),
                 }),
         });
-        fill(
-            facts,
-            el(
-                "header",
-                { class: "row" },
+        fill(facts,
+            el("header", { class: "row" },
                 el("span", { class: "muted" }, t(`kind.${item.kind}`)),
-                el(
-                    "span",
-                    { class: "row" },
+                el("span", { class: "row" },
                     star,
                     downloadLink(item),
                     iconButton(t("delete"), "trash", () => {
@@ -116,9 +110,7 @@ export function openViewer(first, { neighbour, left }) {
             item.prompt && el("p", { class: "prompt" }, item.prompt),
             item.recipe_unreadable &&
                 el("p", { class: "muted" }, t("viewer.unreadable", { file: `gallery/${item.id}.json` })),
-            el(
-                "div",
-                { class: "viewer-actions" },
+            el("div", { class: "viewer-actions" },
                 item.recipe?.prompt &&
                     button(
                         t("viewer.reuse"),
@@ -135,9 +127,7 @@ export function openViewer(first, { neighbour, left }) {
                 item.source_inputs?.length > 0 &&
                     button(t("compare.source"), () => source().catch(fail), { symbol: "compare" }),
             ),
-            el(
-                "dl",
-                {},
+            el("dl", {},
                 fact(t("fact.size"), `${size(item.width, item.height)} · ${bytes(item.bytes)}`),
                 item.seed &&
                     fact(
