@@ -238,6 +238,7 @@ export default {
     "viewer.tags": "Tags",
     "viewer.tags_hint": "With commas between them",
     "viewer.no_tags": "No tags",
+    "viewer.unsaved": "This is not saved yet.",
     "viewer.copy_prompt": "Copy the prompt",
     "viewer.missing": "The file is no longer where it was saved.",
     "viewer.unreadable": "The file beside it, which holds its settings, could not be read: {file}",

@@ -296,12 +296,8 @@ export function open(place, detail, header) {
                 left: (one) => {
                     viewer = null;
                     if (location.hash.startsWith("#/gallery/")) history.replaceState(null, "", "#/gallery");
-                    grid.focus(
-                        Math.max(
-                            0,
-                            list.items.findIndex((other) => other.id === one.id),
-                        ),
-                    );
+                    if (list.items.length) grid.focus(Math.max(0, list.items.findIndex((other) => other.id === one.id)));
+                    else search.focus();
                 },
             });
         } catch (error) {

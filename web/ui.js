@@ -7,6 +7,12 @@ import { has, t } from "./texts.js";
 
 const tray = () => document.getElementById("toasts");
 
+// Whoever looks at a modal dialog can neither see nor reach anything outside of it: messages go into the topmost one.
+function moveMessages() {
+    const place = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
+    if (tray().parentNode !== place) place.prepend(tray(), document.getElementById("announcer"));
+}
+
 // A short message at the edge. With an action it stays longer; `gone` is called when it leaves without that.
 export function toast(message, { action = "", act = null, gone = null, kind = "", seconds = act ? 8 : 5 } = {}) {
     let timer = 0,
@@ -14,8 +20,8 @@ export function toast(message, { action = "", act = null, gone = null, kind = ""
     const leave = (acted) => {
         if (done) return;
         done = true;
-        clearTimeout(timer);
         box.remove();
+        wait();
         if (acted) act();
         else gone?.();
     };
@@ -24,12 +30,13 @@ export function toast(message, { action = "", act = null, gone = null, kind = ""
         act && button(action, () => leave(true), { kind: "quiet" }),
         iconButton(t("close"), "close", () => leave(false), { kind: "quiet small" }),
     );
+    const wait = () => clearTimeout(timer);
     const run = () => {
+        wait();
         timer = setTimeout(leave, seconds * 1000, false);
     };
-    box.addEventListener("pointerenter", () => clearTimeout(timer));
-    box.addEventListener("pointerleave", run);
-    box.addEventListener("focusin", () => clearTimeout(timer));
+    for (const name of ["pointerenter", "focusin"]) box.addEventListener(name, wait);
+    for (const name of ["pointerleave", "focusout"]) box.addEventListener(name, run);
     tray().append(box);
     run();
     return () => leave(false);
@@ -76,6 +83,17 @@ addEventListener("hashchange", () => {
     isFirst = false;
 });
 
+// Shows a dialog above everything else until it is closed.
+export function showModal(box) {
+    document.body.append(box);
+    box.showModal();
+    moveMessages();
+    box.addEventListener("close", () => {
+        moveMessages();
+        box.remove();
+    });
+}
+
 // Shows a dialog over the screen until it is closed. Back closes it, by `leave`, before it leaves the screen.
 export function cover(box, leave = () => box.close()) {
     if (isFirst) history.pushState(null, "");
@@ -86,12 +104,10 @@ export function cover(box, leave = () => box.close()) {
             over.findIndex((one) => one.box === box),
             1,
         );
-        box.remove();
     });
     // Whoever follows a link to a screen wants to see that one.
     box.addEventListener("click", (event) => event.target.closest("a[href^='#']") && leave());
-    document.body.append(box);
-    box.showModal();
+    showModal(box);
 }
 
 // Back has been pressed: the address is again what it was, and what lies on top goes instead.

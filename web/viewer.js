@@ -1,14 +1,14 @@
 // One picture, large, with all that is known of it and all that can be done with it.
 
 import { call, get } from "./api.js";
-import { add, button, el, fill, icon, iconButton } from "./dom.js";
+import { button, el, fill, icon, iconButton } from "./dom.js";
 import { bytes, date, size } from "./format.js";
 import { deleteItem, downloadLink, enlarge, nameOf, setFavourite } from "./parts.js";
 import { usePicture, useRequest } from "./create.js";
 import { compare } from "./compare.js";
 import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
-import { announce, busily, fact, fail, field, toast } from "./ui.js";
+import { announce, busily, complain, fact, fail, field, showModal, toast } from "./ui.js";
 
 // What of a recipe is a request that can be made again.
 export function requestOfRecipe(recipe) {
@@ -18,7 +18,8 @@ export function requestOfRecipe(recipe) {
 
 // neighbour(item, step): the one before or after, if there is one. left(item): it was closed.
 export function openViewer(first, { neighbour, left }) {
-    let item = first;
+    let item = first,
+        gone = null;
     const view = el("div", { class: "viewer-picture" }),
         facts = el("div", { class: "viewer-facts" });
     const box = el("dialog", { class: "viewer whole", "aria-label": t("viewer.label") }, view, facts);
@@ -29,7 +30,10 @@ export function openViewer(first, { neighbour, left }) {
 
     function go(step) {
         const next = neighbour(item, step);
-        if (!next) return;
+        if (next) turnTo(next);
+    }
+
+    function turnTo(next) {
         item = next;
         history.replaceState(null, "", `#/gallery/${item.id}`);
         show();
@@ -76,14 +80,14 @@ export function openViewer(first, { neighbour, left }) {
             maxlength: "200",
             value: item.title ?? "",
             placeholder: t("viewer.untitled"),
-            onchange: () => change({ title: title.value.trim() || null }),
+            onchange: () => change(title, { title: title.value.trim() || null }),
         });
         const tags = el("input", {
             type: "text",
             value: item.tags.join(", "),
             placeholder: t("viewer.no_tags"),
             onchange: () =>
-                change({
+                change(tags, {
                     tags: tags.value
                         .split(",")
                         .map((one) => one.trim())
@@ -96,14 +100,7 @@ export function openViewer(first, { neighbour, left }) {
                 el("span", { class: "row" },
                     star,
                     downloadLink(item),
-                    iconButton(t("delete"), "trash", () => {
-                        const next = neighbour(item, 1) ?? neighbour(item, -1),
-                            gone = item;
-                        if (next) item = next;
-                        else box.close();
-                        deleteItem(gone);
-                        if (next) show();
-                    }),
+                    iconButton(t("delete"), "trash", leaveOut, { class: "btn square delete" }),
                     iconButton(t("close"), "close", () => box.close()),
                 ),
             ),
@@ -147,10 +144,32 @@ export function openViewer(first, { neighbour, left }) {
         );
     }
 
-    const change = (patch) =>
-        call("PATCH", `gallery/${item.id}`, { json: patch }).then((now) => {
-            item = now;
-        }, fail);
+    // Another one comes into its place, or it itself again, and whoever deletes goes on there.
+    function leaveOut() {
+        const next = neighbour(item, 1) ?? neighbour(item, -1);
+        gone = item;
+        if (next) item = next;
+        else box.close();
+        deleteItem(gone);
+        if (next) goOn(next);
+    }
+
+    function goOn(to) {
+        turnTo(to);
+        facts.querySelector(".delete").focus();
+    }
+
+    const change = (control, patch) =>
+        call("PATCH", `gallery/${item.id}`, { json: patch }).then(
+            (now) => {
+                complain(control, "");
+                if (now.id === item.id) item = now;
+            },
+            (error) => {
+                complain(control, t("viewer.unsaved"));
+                fail(error);
+            },
+        );
 
     box.addEventListener("keydown", (event) => {
         if (["INPUT", "TEXTAREA"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey)
@@ -165,21 +184,20 @@ export function openViewer(first, { neighbour, left }) {
             keys[event.key]();
         }
     });
-    const end = watch("gallery", ({ updated, deleted }) => {
+    const end = watch("gallery", ({ added, updated, deleted }) => {
+        if (added && added.id === gone?.id) goOn(added);
         if (updated?.id === item.id) {
             item = updated;
             if (!facts.contains(document.activeElement) || document.activeElement.tagName !== "INPUT") show();
         }
         if (deleted === item.id) box.close();
     });
+    show();
+    showModal(box);
     box.addEventListener("close", () => {
         end();
-        box.remove();
         left(item);
     });
-    show();
-    add(document.body, box);
-    box.showModal();
     // Whoever comes by a link of its own may have a list that does not hold it: what it is now, the service says.
     get(`gallery/${item.id}`).then(
         (now) => {
