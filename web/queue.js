@@ -3,11 +3,12 @@
 import { get, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
 import { date, dots, duration, size } from "./format.js";
-import { cancel, phaseText, remainingText, retry } from "./stage.js";
+import { cancel, phaseText, remainingText, retry, stop } from "./stage.js";
 import { isOver, jobsNewestFirst, state, takeJob, tell, watch } from "./state.js";
 import { locale, t } from "./texts.js";
 import { busily, confirm, empty, meter, note, notes, setMeter } from "./ui.js";
 
+const CANCEL_LANES = 4;
 const OVER = "state=completed&state=failed&state=cancelled";
 
 function titleOf(job) {
@@ -159,8 +160,15 @@ export function open(place, detail, header) {
         tell("jobs", null);
     }
 
+    // What waits goes first, the newest before the others, so that none begins meanwhile.
     async function cancelAll() {
-        for (const job of jobsNewestFirst().filter((one) => !isOver(one))) await cancel(job.id)();
+        const open = jobsNewestFirst().filter((one) => !isOver(one)),
+            waiting = open.filter((one) => one.state === "queued");
+        const lane = async () => {
+            for (let job = waiting.shift(); job; job = waiting.shift()) await stop(job.id);
+        };
+        await Promise.all(Array.from({ length: CANCEL_LANES }, lane));
+        for (const job of open) if (!isOver(state.jobs.get(job.id) ?? job)) await stop(job.id);
     }
 
     const end = watch("jobs everything", show);

@@ -30,7 +30,8 @@ export function remainingText(job) {
         : "";
 }
 
-export const cancel = (id) => busily(async () => takeJob(await post(`jobs/${id}/cancel`)));
+export const stop = async (id) => takeJob(await post(`jobs/${id}/cancel`));
+export const cancel = (id) => busily(() => stop(id));
 export const retry = (id, then) =>
     busily(async () => {
         const job = await post(`jobs/${id}/retry`);

@@ -32,6 +32,9 @@ export const isOver = (job) => ENDED.has(job.state);
 export function takeJob(job) {
     const known = state.jobs.get(job.id);
     if (known && isOver(known) && !isOver(job)) return;
+    // Who waits behind it moves up, of which no event tells.
+    if (known?.state === "queued" && job.state !== "queued")
+        for (const one of state.jobs.values()) if (one.queue_position > known.queue_position) one.queue_position--;
     state.jobs.set(job.id, job);
     tell("jobs", job);
 }
