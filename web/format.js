@@ -44,12 +44,6 @@ export function isSeed(text) {
     return /^(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text) < SEED_END;
 }
 
-// The seed of another picture of a batch.
-export function seedAfter(text, steps) {
-    const next = BigInt(text) + BigInt(steps);
-    return String(next < SEED_END ? next : next - SEED_END);
-}
-
 // 3:2 → 1.5
 export function ratio(text) {
     const [width, height] = text.split(":").map(Number);

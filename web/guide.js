@@ -12,10 +12,7 @@ import { busily, dialog, explain, field, note } from "./ui.js";
 // Only where nothing was drawn yet, and nobody has seen it before.
 export async function guideIfNew() {
     if (state.settings?.ui?.guide_seen || location.hash.startsWith("#/gallery/")) return;
-    const drawn = await get("gallery?limit=1").then(
-        (page) => page.items.length > 0,
-        () => true,
-    );
+    const drawn = await get("gallery?limit=1").then((page) => page.items.length > 0, () => true);
     if (!drawn && !state.jobs.size) openGuide();
 }
 
@@ -65,13 +62,7 @@ export async function openGuide() {
                 const text = el("textarea", { rows: 3, value: t("example.1") });
                 const problem = el("p", { class: "note error", role: "alert", hidden: true });
                 const examples = ["example.1", "example.2", "example.3"].map((key) =>
-                    button(
-                        t(key),
-                        () => {
-                            text.value = t(key);
-                        },
-                        { kind: "quiet small" },
-                    ),
+                    button(t(key), () => (text.value = t(key)), { kind: "quiet small" }),
                 );
                 const draw = busily(async () => {
                     try {

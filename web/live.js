@@ -24,10 +24,7 @@ async function readJobs() {
     state.jobs = new Map([...state.jobs].filter(([id, job]) => isOver(job) && !seen.has(id)));
     for (const [id, job] of seen) state.jobs.set(id, job);
     for (const job of lost)
-        await get(`jobs/${job.id}`).then(
-            (now) => state.jobs.set(now.id, now),
-            () => {},
-        );
+        await get(`jobs/${job.id}`).then((now) => state.jobs.set(now.id, now), () => {});
     tell("jobs", null);
 }
 

@@ -82,9 +82,7 @@ export function enlarge(item) {
     let factor =
         factors.find((one) => !one.refused && one.value === "2")?.value ?? factors.find((one) => !one.refused)?.value;
     return dialog(t("enlarge.title"), (close) => [
-        choice("enlarge", t("enlarge.factor"), factors, factor, (value) => {
-            factor = value;
-        }),
+        choice("enlarge", t("enlarge.factor"), factors, factor, (value) => (factor = value)),
         field(t("create.upscaler"),
             select(
                 upscalers.map((one) => ({
@@ -92,9 +90,7 @@ export function enlarge(item) {
                     label: dots(one.title, one.license, one.experimental && t("experimental")),
                 })),
                 upscaler,
-                (value) => {
-                    upscaler = value;
-                },
+                (value) => (upscaler = value),
             ),
         ),
         el("footer", {},
@@ -108,12 +104,7 @@ export function enlarge(item) {
                     });
                     takeJob(job);
                     close(job);
-                    toast(t("enlarge.queued"), {
-                        action: t("queue.open"),
-                        act: () => {
-                            location.hash = "#/queue";
-                        },
-                    });
+                    toast(t("enlarge.queued"), { action: t("queue.open"), act: () => (location.hash = "#/queue") });
                 }),
                 { kind: "primary", disabled: !factor },
             ),

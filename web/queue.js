@@ -57,12 +57,7 @@ function makeRow(job) {
     const actions = isOver(job)
         ? [
               iconButton(t("job.retry"), "again", retry(job.id)),
-              iconButton(
-                  t("queue.forget"),
-                  "close",
-                  busily(() => remove(`jobs/${job.id}`)),
-                  { kind: "quiet" },
-              ),
+              iconButton(t("queue.forget"), "close", busily(() => remove(`jobs/${job.id}`)), { kind: "quiet" }),
           ]
         : [button(t("cancel"), cancel(job.id), { symbol: "stop", kind: "small" })];
     const row = el(

@@ -131,9 +131,7 @@ export function open(place) {
                 folder("model_directory", false),
                 number("keep_inputs_days", 0, 36500),
             ),
-            card(t("settings.privacy"),
-                el("p", {}, t("settings.privacy_text")),
-            ),
+            card(t("settings.privacy"), el("p", {}, t("settings.privacy_text"))),
         );
     }
 

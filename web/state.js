@@ -9,7 +9,6 @@ export const state = {
     models: [],
     jobs: new Map(),
     downloads: new Map(),
-    boot: null,
 };
 
 const watchers = new Map();

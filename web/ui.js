@@ -100,10 +100,7 @@ export function cover(box, leave = () => box.close()) {
     isFirst = false;
     over.push({ box, leave, address: location.href });
     box.addEventListener("close", () => {
-        over.splice(
-            over.findIndex((one) => one.box === box),
-            1,
-        );
+        over.splice(over.findIndex((one) => one.box === box), 1);
     });
     // Whoever follows a link to a screen wants to see that one.
     box.addEventListener("click", (event) => event.target.closest("a[href^='#']") && leave());
@@ -145,10 +142,7 @@ export function dialog(title, build, { kind = "" } = {}) {
 export function confirm(title, message, yes, kind = "danger") {
     return dialog(title, (close) => [
         el("p", {}, message),
-        el("footer", {},
-            button(t("cancel"), () => close(false)),
-            button(yes, () => close(true), { kind }),
-        ),
+        el("footer", {}, button(t("cancel"), () => close(false)), button(yes, () => close(true), { kind })),
     ]);
 }
 
@@ -269,9 +263,7 @@ export async function load(place, f) {
     try {
         fill(place, await f());
     } catch (error) {
-        fill(place,
-            failure(error, () => load(place, f)),
-        );
+        fill(place, failure(error, () => load(place, f)));
     }
 }
 
