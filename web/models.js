@@ -18,6 +18,7 @@ import {
     field,
     loading,
     meter,
+    note,
     select,
     setMeter,
     toast,
@@ -68,10 +69,7 @@ function profileCard(profile) {
             ),
         ),
         missing.map((file) =>
-            el("p", { class: "note error" },
-                icon("warning"),
-                el("span", {}, t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)),
-            ),
+            note([t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)], "error"),
         ),
         profile.files.length > 0 &&
             el("details", {},
@@ -176,7 +174,7 @@ function showFiles(place, { files, truncated }) {
             ? [
                   el("p", { class: "muted", role: "status" }, t("models.found", { n: files.length })),
                   el("ul", { class: "files choose" }, rows),
-                  truncated && el("p", { class: "note warning" }, icon("warning"), t("models.truncated")),
+                  truncated && note(t("models.truncated"), "warning"),
                   el("div", {}, make),
               ]
             : empty("folder", t("models.no_files"), t("models.no_files_text")),
@@ -199,13 +197,7 @@ function makeProfile(roles) {
         field(t("models.name"), name, { hint: t("models.name_hint") }),
         field(t("viewer.title"), title),
         field(t("models.kind"),
-            select(
-                models.map((one) => ({ value: one, label: one })),
-                model,
-                (value) => {
-                    model = value;
-                },
-            ),
+            select(models.map((one) => ({ value: one, label: one })), model, (value) => (model = value)),
         ),
         problem,
         el("footer", {},
@@ -238,33 +230,28 @@ function makeProfile(roles) {
 // Opened by people only; nothing is asked of another host before.
 const outside = (address, text) => el("a", { href: address, target: "_blank", rel: "noreferrer" }, text);
 
-function acceptLicence(entry) {
-    let agreed = false;
-    return dialog(entry.title, (close) => {
+function acceptLicences(title, entries) {
+    const licences = [...new Map(entries.map((one) => [one.license, one.license_page]))];
+    return dialog(title, (close) => {
         const go = button(t("models.fetch"), () => close(true), {
             kind: "primary",
             disabled: true,
             symbol: "download",
         });
-        const box = el("input", {
-            type: "checkbox",
-            onchange: () => {
-                agreed = box.checked;
-                go.disabled = !agreed;
-            },
-        });
+        const box = el("input", { type: "checkbox", onchange: () => (go.disabled = !box.checked) });
         return [
             el("dl", {},
-                fact(t("models.licence"), outside(entry.license_page, entry.license)),
-                fact(t("models.size"), bytes(entry.bytes)),
-                fact(t("models.for"), t(`role.${entry.role}`)),
-                fact("SHA-256", el("code", { class: "break" }, entry.sha256)),
+                licences.map(([name, page]) => fact(t("models.licence"), outside(page, name))),
+                fact(t("models.size"), bytes(sizeOf(entries))),
+                entries.map((one) => [
+                    fact(t("models.for"), t(`role.${one.role}`)),
+                    fact("SHA-256", el("code", { class: "break" }, one.sha256)),
+                ]),
             ),
-            el("label", { class: "toggle" }, box, el("span", {}, t("models.agree", { licence: entry.license }))),
-            el("footer", {},
-                button(t("cancel"), () => close(false)),
-                go,
+            el("label", { class: "toggle" }, box,
+                el("span", {}, t("models.agree", { licence: licences.map(([name]) => name).join(", ") })),
             ),
+            el("footer", {}, button(t("cancel"), () => close(false)), go),
         ];
     });
 }
@@ -335,13 +322,9 @@ function downloadRow(download) {
         showUsable();
         fill(problem,
             now.error &&
-                el("p", { class: "note error" },
-                    icon("warning"),
-                    el("span", {},
-                        now.error.message,
-                        " ",
-                        now.error.manual_page && outside(now.error.manual_page, t("download.by_hand")),
-                    ),
+                note(
+                    [now.error.message, " ", now.error.manual_page && outside(now.error.manual_page, t("download.by_hand"))],
+                    "error",
                 ),
         );
         fill(tools,
@@ -360,29 +343,65 @@ function downloadRow(download) {
 // The artifacts that are being fetched, or will be.
 const onTheWay = () => [...state.downloads.values()].filter((one) => GOING.has(one.state)).map((one) => one.artifact);
 
-function catalogRow(entry) {
-    const fetch = busily(async () => {
-        if (!entry.license_accepted && !(await acceptLicence(entry))) return;
+const sizeOf = (entries) => entries.reduce((sum, one) => sum + one.bytes, 0);
+
+async function fetchAll(title, entries) {
+    const strange = entries.filter((one) => !one.license_accepted);
+    if (strange.length && !(await acceptLicences(title, strange))) return;
+    for (const entry of entries) {
         const download = await order("downloads", { artifact: entry.id, accept_license: true });
-        if (state.downloads.has(download.id)) return; // an event was faster, and may know more
+        if (state.downloads.has(download.id)) continue; // an event was faster, and may know more
         state.downloads.set(download.id, download);
         tell("downloads", download);
-    });
+    }
+}
+
+// What is there of these entries, and what brings the rest.
+function catalogRow(title, facts, entries, label, offline) {
+    const going = onTheWay(),
+        lacking = entries.filter((one) => !one.installed),
+        wanted = lacking.filter((one) => !going.includes(one.id));
     return el("li", {},
-        el("div", {},
-            el("p", {}, el("strong", {}, entry.title)),
-            el("p", { class: "small muted" },
-                dots(t(`role.${entry.role}`), bytes(entry.bytes), entry.license, neededBy(entry)),
+        el("div", {}, el("p", {}, el("strong", {}, title)), el("p", { class: "small muted" }, facts)),
+        !lacking.length
+            ? el("span", { class: "chip good" }, t("models.installed"))
+            : !offline &&
+                  button(label, busily(() => fetchAll(title, wanted)), {
+                      symbol: "download",
+                      kind: "small",
+                      disabled: !wanted.length,
+                  }),
+    );
+}
+
+// First what draws a picture when all of it is there, then every file.
+function catalogRows({ items, offline }) {
+    const collections = new Map();
+    for (const entry of items)
+        for (const { id, title } of entry.collections) {
+            if (!collections.has(id)) collections.set(id, { title, parts: [] });
+            collections.get(id).parts.push(entry);
+        }
+    return [
+        ...[...collections.values()].map(({ title, parts }) =>
+            catalogRow(
+                title,
+                dots(t("models.files", { n: parts.length }), bytes(sizeOf(parts))),
+                parts,
+                t("models.fetch_all"),
+                offline,
             ),
         ),
-        entry.installed
-            ? el("span", { class: "chip good" }, t("models.installed"))
-            : button(t("models.fetch"), fetch, {
-                  symbol: "download",
-                  kind: "small",
-                  disabled: onTheWay().includes(entry.id),
-              }),
-    );
+        ...items.map((entry) =>
+            catalogRow(
+                entry.title,
+                dots(t(`role.${entry.role}`), bytes(entry.bytes), entry.license, neededBy(entry)),
+                [entry],
+                t("models.fetch"),
+                offline,
+            ),
+        ),
+    ];
 }
 
 // ---- the screen ----
@@ -423,10 +442,11 @@ export function open(place) {
 
     async function readCatalog() {
         try {
-            const { items } = await get("catalog");
+            const found = await get("catalog");
             fill(catalog,
-                items.length
-                    ? el("ul", { class: "files" }, items.map(catalogRow))
+                found.offline && note(t("models.offline")),
+                found.items.length
+                    ? el("ul", { class: "files" }, catalogRows(found))
                     : el("p", { class: "muted" }, t("models.no_catalog")),
             );
         } catch (error) {
