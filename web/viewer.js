@@ -10,10 +10,21 @@ import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
 import { announce, busily, complain, fact, fail, field, showModal, toast } from "./ui.js";
 
-// What of a recipe is a request that can be made again.
-export function requestOfRecipe(recipe) {
+// What of a recipe is a request that can be made again. Another model would choose another size, so it is said.
+export function requestOfRecipe(recipe, model) {
     const { steps, guidance, working_width: width, working_height: height, profile, ...request } = recipe;
+    const isOpen = width && !request.inputs?.length && !request.upscale && request.size?.mode !== "custom";
+    if (isOpen && profile !== model) request.size = { mode: "custom", width, height };
     return { ...request, batch: 1 };
+}
+
+// What of it is no part of a request.
+function lossOf({ profile, steps }, active) {
+    const isOther = profile && profile !== active?.name;
+    return [
+        isOther && t("carried.model", { name: profile, model: active?.name ?? t("unknown") }),
+        (isOther || steps !== active?.defaults.steps) && t("note.steps_by_model"),
+    ].filter(Boolean);
 }
 
 // neighbour(item, step): the one before or after, if there is one. left(item): it was closed.
@@ -46,6 +57,13 @@ export function openViewer(first, { neighbour, left }) {
             box.close();
             location.hash = "#/create";
         });
+    }
+
+    async function reuse() {
+        const active = state.models.find((one) => one.active),
+            loss = lossOf(item.recipe, active);
+        await useRequest(requestOfRecipe(item.recipe, active?.name));
+        if (loss.length) toast(loss.join(" "), { kind: "warn", seconds: 8 });
     }
 
     async function source() {
@@ -87,12 +105,7 @@ export function openViewer(first, { neighbour, left }) {
             value: item.tags.join(", "),
             placeholder: t("viewer.no_tags"),
             onchange: () =>
-                change(tags, {
-                    tags: tags.value
-                        .split(",")
-                        .map((one) => one.trim())
-                        .filter(Boolean),
-                }),
+                change(tags, { tags: tags.value.split(",").map((one) => one.trim()).filter(Boolean) }),
         });
         fill(facts,
             el("header", { class: "row" },
@@ -109,17 +122,9 @@ export function openViewer(first, { neighbour, left }) {
                 el("p", { class: "muted" }, t("viewer.unreadable", { file: `gallery/${item.id}.json` })),
             el("div", { class: "viewer-actions" },
                 item.recipe?.prompt &&
-                    button(
-                        t("viewer.reuse"),
-                        leaveFor(() => useRequest(requestOfRecipe(item.recipe))),
-                        { symbol: "again", kind: "primary" },
-                    ),
+                    button(t("viewer.reuse"), leaveFor(reuse), { symbol: "again", kind: "primary" }),
                 ["edit", "inpaint", "outpaint"].some((kind) => kinds.includes(kind)) &&
-                    button(
-                        t("picture.edit"),
-                        leaveFor(() => usePicture(item)),
-                        { symbol: "edit" },
-                    ),
+                    button(t("picture.edit"), leaveFor(() => usePicture(item)), { symbol: "edit" }),
                 button(t("picture.enlarge"), () => enlarge(item), { symbol: "enlarge" }),
                 item.source_inputs?.length > 0 &&
                     button(t("compare.source"), () => source().catch(fail), { symbol: "compare" }),
