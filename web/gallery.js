@@ -23,9 +23,11 @@ function makeList(changed) {
         cursor = "",
         reading = null,
         turn = 0;
-    const path = () =>
-        `gallery?limit=${PAGE}${filter.words && `&q=${encodeURIComponent(filter.words)}`}` +
-        `${filter.favourites ? "&favorite=true" : ""}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`;
+    const read = (from) =>
+        get(
+            `gallery?limit=${PAGE}${filter.words && `&q=${encodeURIComponent(filter.words)}`}` +
+                `${filter.favourites ? "&favorite=true" : ""}${from && `&cursor=${encodeURIComponent(from)}`}`,
+        );
     const fits = (item) => !isGoing(item.id) && (!filter.kind || item.kind === filter.kind);
     const list = {
         get items() {
@@ -38,7 +40,7 @@ function makeList(changed) {
             if (cursor === null || reading) return reading;
             const own = turn;
             reading = (async () => {
-                const page = await get(path());
+                const page = await read(cursor);
                 if (own !== turn) return;
                 const grown = page.items.filter(fits);
                 items = [...items, ...grown];
@@ -60,12 +62,29 @@ function makeList(changed) {
             reading = null;
             return list.more();
         },
+        // As far as it is shown: which of the pictures have these words, the service knows.
+        async again() {
+            const own = ++turn,
+                found = [];
+            let next = "";
+            reading = null;
+            do {
+                const page = await read(next);
+                if (own !== turn) return;
+                found.push(...page.items.filter(fits));
+                next = page.next_cursor;
+            } while (next !== null && found.length < items.length);
+            items = found;
+            cursor = next;
+            changed(false);
+        },
         take({ added, updated, deleted }) {
             const at = items.findIndex((item) => item.id === (updated?.id ?? deleted ?? added?.id));
             if (deleted && at >= 0) items.splice(at, 1);
             else if (updated && at >= 0 && filter.favourites && !updated.favorite) items.splice(at, 1);
             else if (updated && at >= 0) items[at] = updated;
-            else if (added && at < 0 && fits(added) && !filter.words && (!filter.favourites || added.favorite)) {
+            else if (added && at < 0 && filter.words) return void list.again().catch(fail);
+            else if (added && at < 0 && fits(added) && (!filter.favourites || added.favorite)) {
                 const before = items.findIndex((item) => item.id < added.id);
                 items.splice(before < 0 ? items.length : before, 0, added);
             } else return;

@@ -1,5 +1,6 @@
 """What people do with pictures on the studio's page."""
 
+import json
 import signal
 
 import tap
@@ -91,6 +92,34 @@ class Pictures(BrowserCase):
                 facts = [rig.get(f"/inputs/{one['input_id']}") for one in job["request"]["inputs"]]
                 self.assertEqual(*((one["width"], one["height"]) for one in facts))
 
+    def test_what_cannot_be_drawn_of_an_area_is_said_on_the_canvas(self):
+        why = "the mask's white falls between the model's cells of 16 pixels, so that nothing would be drawn"
+        refusal = {"code": "request_invalid", "title": "No", "detail": why, "status": 422,
+                   "errors": [{"pointer": "/inputs/1/input_id", "detail": why}]}
+
+        def refuse(route):
+            if '"mask"' not in route.request.post_data:
+                route.continue_()
+                return
+            route.fulfill(status=422, content_type="application/problem+json", body=json.dumps(refusal))
+
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            page.route("**/api/v1/plan", refuse)
+            drop(page, ".composer", ("small.png", png(64, 64)))
+            page.fill("textarea >> nth=0", "A boat.")
+            page.click("[aria-label='Paint an area']")
+            self.assertEqual(page.get_by_label("Brush size").input_value(), "16")  # a cell of the model
+            page.locator("canvas.paper").press("Enter")
+            page.click(".editor >> text=Use")
+            expect(page.locator(".editor .bad")).to_have_text(f"This cannot be used: {why}. Try a larger brush or a wider edge.")
+            shot(page, "mask-refused")
+            page.get_by_label("Wider edge").fill("8")
+            expect(page.locator(".editor .bad")).to_have_count(0)
+            page.unroute("**/api/v1/plan")
+            page.click(".editor >> text=Use")
+            expect(page.locator(".editor")).to_have_count(0)
+            expect(page.locator(".plan")).to_contain_text("Inpaint")
+
     def test_a_picture_is_extended_as_the_planner_allows(self):
         with Serve() as rig, self.visit(rig) as page:
             drop(page, ".composer", ("small.png", png(64, 64)))
@@ -116,6 +145,15 @@ class Pictures(BrowserCase):
                 cells = page.locator(".cell:not([hidden])")
                 expect(cells).to_have_count(3)
                 page.fill("[type=search]", "boat")
+                expect(cells).to_have_count(1)
+                cells.first.locator("a").focus()
+                page.keyboard.press("Delete")
+                expect(cells).to_have_count(0)
+                page.click("text=Undo")
+                expect(cells).to_have_count(1)
+                rig.ended(rig.job("Another boat."))
+                expect(cells).to_have_count(2)
+                rig.ask("DELETE", f"/gallery/{rig.get('/gallery')['items'][0]['id']}")
                 expect(cells).to_have_count(1)
                 cells.first.hover()
                 cells.first.locator(".star").click()
