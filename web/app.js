@@ -75,9 +75,12 @@ function askForToken() {
 
 async function takeSession() {
     const code = takeLink();
-    if (code)
+    if (code !== undefined)
         await begin(code, true).catch((problem) =>
-            toast(problem.status === 401 ? t("session.link_gone") : explain(problem), { kind: "warn" }),
+            toast([401, 422].includes(problem.status) ? t("session.link_gone") : explain(problem), {
+                kind: "warn",
+                seconds: 30,
+            }),
         );
     if (!isKnown()) await askForToken();
 }

@@ -8,7 +8,9 @@ import {
     emptyDraft,
     hasFixedSize,
     keepDraft,
+    keepJob,
     keptDraft,
+    keptJob,
     requestOf,
     SHAPES,
     wrongOf,
@@ -23,7 +25,8 @@ import { announce, busily, choice, complain, explain, fail, field, note, notes, 
 import { editArea } from "./editor.js";
 import { itemActions, recentStrip } from "./parts.js";
 
-const PLAN_PAUSE_MS = 200;
+const PLAN_PAUSE_MS = 200,
+    PLAN_AGAIN_MS = 2000;
 const EXAMPLES = ["example.1", "example.2", "example.3"];
 // What the service calls the fields that it finds something wrong with.
 const POINTERS = {
@@ -35,7 +38,6 @@ const POINTERS = {
 };
 
 let draft = keptDraft(),
-    job = "",
     current = null;
 
 // ---- from other screens ----
@@ -227,6 +229,13 @@ export function open(place, detail, header) {
         const many = draft.pictures.length > 1,
             changedOne = changedPicture(draft) === picture;
         const state = changedOne ? t(draft.extend ? "pictures.extended" : "pictures.painted") : "";
+        const about = el("p", { class: "small" }, state || size(picture.width, picture.height));
+        const image = el("img", {
+            src: contentOf(picture.id),
+            alt: picture.name,
+            draggable: "false",
+            decoding: "async",
+        });
         const card = el(
             "div",
             {
@@ -235,7 +244,7 @@ export function open(place, detail, header) {
                 role: "group",
                 "aria-label": t("pictures.one", { n: i + 1, name: picture.name }),
             },
-            el("img", { src: contentOf(picture.id), alt: picture.name, draggable: "false", decoding: "async" }),
+            image,
             many && el("b", { class: "number" }, String(i + 1)),
             el("div", { class: "tools" },
                 can("inpaint") &&
@@ -254,8 +263,12 @@ export function open(place, detail, header) {
                     }),
                 iconButton(t("pictures.remove"), "close", () => drop(picture), { kind: "small" }),
             ),
-            el("p", { class: "small" }, state || size(picture.width, picture.height)),
+            about,
         );
+        image.addEventListener("error", () => {
+            image.replaceWith(el("span", { class: "gone" }, icon("warning", "large")));
+            fill(about, t("pictures.gone"));
+        });
         card.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/x-kuno-order", String(i)));
         card.addEventListener(
             "dragover",
@@ -445,11 +458,7 @@ export function open(place, detail, header) {
             : select(factors, String(draft.factor), (value) => editAll("factor", Number(value)));
         parts.more = el(
             "details",
-            {
-                class: "advanced",
-                open: parts.more?.open ?? wrongOf(draft, limits()).size > 0,
-                ontoggle: probe,
-            },
+            { class: "advanced", open: parts.more?.open ?? wrongOf(draft, limits()).size > 0, ontoggle: probe },
             el("summary", {}, icon("down"), t("create.advanced")),
             el("div", { class: "pair" },
                 field(t("create.seed"), seed, { hint: t("create.seed_hint") }),
@@ -543,6 +552,8 @@ export function open(place, detail, header) {
             if (error.name === "AbortError") return;
             verdict = null;
             fill(parts.verdict, note(explain(error), "error"));
+            // Nobody tells when the way to the service is free again.
+            if (error.status === 0 && !own.signal.aborted) pause = setTimeout(plan, PLAN_AGAIN_MS);
         }
     }
 
@@ -625,7 +636,7 @@ export function open(place, detail, header) {
         await busily(async () => {
             const made = await order("jobs", requestOf(draft));
             takeJob(made);
-            job = made.id;
+            keepJob(made.id);
             stage.show(made);
             stage.element.scrollIntoView({ block: "nearest" });
         })({ currentTarget: parts.go });
@@ -666,10 +677,7 @@ export function open(place, detail, header) {
     const ends = [watch("models", rebuild), watch("settings everything", changed)];
     current = { rebuild };
     rebuild();
-    if (job)
-        stage.find(job).catch(() => {
-            job = "";
-        });
+    stage.show(state.jobs.get(keptJob()));
     return () => {
         current = null;
         clearTimeout(pause);

@@ -1,6 +1,6 @@
 // Where a job is seen: its preview while it is drawn, how far it is, and what came of it.
 
-import { blob, get, post } from "./api.js";
+import { blob, post } from "./api.js";
 import { button, el, fill, icon } from "./dom.js";
 import { duration, size } from "./format.js";
 import { isOver, state, takeJob, watch } from "./state.js";
@@ -180,17 +180,9 @@ export function makeStage({ actions, idle }) {
     return {
         element,
         show,
-        get job() {
-            return state.jobs.get(id) ?? null;
-        },
         close() {
             ends.forEach((end) => end());
             dropPreview();
-        },
-        // A job that was not in the lists yet.
-        async find(job) {
-            if (!state.jobs.has(job)) takeJob(await get(`jobs/${job}`));
-            show(state.jobs.get(job));
         },
     };
 }

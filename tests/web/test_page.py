@@ -137,6 +137,14 @@ class Page(BrowserCase):
                     expect(page.locator(".stage figure img")).to_be_visible()
                     self.assertEqual(page.locator("#token").count(), 0)
 
+    def test_a_link_that_never_was_one_is_refused_in_words(self):
+        with Serve() as rig:
+            for broken in ("x", "%20", ""):
+                with self.visit(rig, enters=False, may_complain=True, start=f"/#link={broken}") as page:
+                    expect(page.locator(".toast")).to_contain_text("This link is good no more, or never was")
+                    expect(page.locator("#token")).to_be_visible()
+                    self.assertNotIn("link", page.url)
+
     def test_a_link_is_taken_by_a_page_that_asks_for_the_token(self):
         with Serve() as rig, self.visit(rig, enters=False) as page:
             expect(page.locator("#token")).to_be_visible()
@@ -178,6 +186,41 @@ class Page(BrowserCase):
                 expect(row.locator("strong")).to_have_text("Stopping after this step")
             expect(row.locator("strong")).to_have_text("Cancelled")
             self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+    def test_what_this_tab_draws_is_shown_again_after_a_reload(self):
+        with Serve() as rig, self.visit(rig) as page:
+            page.fill("textarea >> nth=0", "A boat.")
+            page.check("[name=preset][value=quality]")
+            page.check("[name=batch][value='8']")
+            page.click("button[type=submit]")
+            expect(page.locator(".progress")).to_be_visible()
+            with rig.held(job_of(rig)["id"]):
+                page.reload()
+                expect(page.locator(".progress strong")).to_have_text(RUNS)
+                page.click(".progress >> text=Cancel")
+                expect(page.locator(".progress strong")).to_have_text("Stopping after this step")
+            expect(page.locator(".stage h2")).to_have_text("Cancelled")
+
+    def test_a_kept_draft_says_that_its_picture_is_gone(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            drop(page, ".composer", ("small.png", picture(64, 64)))
+            expect(page.locator(".picture img")).to_be_visible()
+            rig.ask("DELETE", f"/inputs/{rig.upload(picture(64, 64))}")
+            page.reload()
+            expect(page.locator(".picture")).to_contain_text("Gone: remove it.")
+            expect(page.locator(".picture img")).to_have_count(0)
+            shot(page, "picture-gone")
+
+    def test_the_plan_is_asked_again_when_the_way_to_the_service_is_free(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            expect(page.locator(".plan")).to_be_visible()
+            page.route("**/api/v1/plan", lambda route: route.abort())
+            page.fill("textarea >> nth=0", "A boat.")
+            page.check("[name=batch][value='2']")
+            expect(page.locator(".verdict")).to_have_text("The service cannot be reached.")
+            expect(page.locator("#lost")).to_be_hidden()
+            page.unroute("**/api/v1/plan")
+            expect(page.locator(".plan")).to_be_visible()
 
     def test_more_jobs_than_a_page_of_the_list_are_shown_and_cancelled(self):
         with Serve() as rig:
