@@ -39,7 +39,7 @@ export default {
     "session.enter": "Open Kuno",
     "session.wrong": "This is not the token. It has at least 32 characters.",
     "session.link_gone":
-        "This link is good no more, or never was: it opens the page once, and within two minutes. kuno open makes another.",
+        "This link is good no more, or never was: it opens the page once, and in two minutes. kuno open makes another.",
 
     "create.title": "Create",
     "create.form": "What to draw",

@@ -197,20 +197,14 @@ export function open(place, detail, header) {
             }, SEARCH_PAUSE_MS);
         },
     });
-    const onlyStars = el(
-        "button",
-        {
-            type: "button",
-            class: "btn",
-            "aria-pressed": String(filter.favourites),
-            onclick: () => {
-                filter.favourites = !filter.favourites;
-                onlyStars.setAttribute("aria-pressed", String(filter.favourites));
-                restart();
-            },
+    const onlyStars = button(
+        t("gallery.favourites"),
+        () => {
+            filter.favourites = !filter.favourites;
+            onlyStars.setAttribute("aria-pressed", String(filter.favourites));
+            restart();
         },
-        icon("star"),
-        el("span", {}, t("gallery.favourites")),
+        { symbol: "star", "aria-pressed": String(filter.favourites) },
     );
     const kinds = el(
         "select",
@@ -225,21 +219,15 @@ export function open(place, detail, header) {
         KINDS.map((kind) => el("option", { value: kind }, t(`kind.${kind}`))),
     );
     kinds.value = filter.kind;
-    const choose = el(
-        "button",
-        {
-            type: "button",
-            class: "btn",
-            "aria-pressed": "false",
-            onclick: () => {
-                choosing = !choosing;
-                chosen = [];
-                showChoosing();
-                grid.set(list.items.length);
-            },
+    const choose = button(
+        t("compare.title"),
+        () => {
+            choosing = !choosing;
+            chosen = [];
+            showChoosing();
+            grid.set(list.items.length);
         },
-        icon("compare"),
-        el("span", {}, t("compare.title")),
+        { symbol: "compare", "aria-pressed": "false" },
     );
     const bar = el("div", { class: "choosing card", role: "status", hidden: true });
     const count = el("span", { class: "muted count", role: "status" });
@@ -315,7 +303,8 @@ export function open(place, detail, header) {
                 left: (one) => {
                     viewer = null;
                     if (location.hash.startsWith("#/gallery/")) history.replaceState(null, "", "#/gallery");
-                    if (list.items.length) grid.focus(Math.max(0, list.items.findIndex((other) => other.id === one.id)));
+                    const at = list.items.findIndex((other) => other.id === one.id);
+                    if (list.items.length) grid.focus(Math.max(0, at));
                     else search.focus();
                 },
             });

@@ -320,12 +320,10 @@ function downloadRow(download) {
         shown = now.state;
         bar.hidden = !GOING.has(now.state);
         showUsable();
+        const page = now.error?.manual_page;
         fill(problem,
             now.error &&
-                note(
-                    [now.error.message, " ", now.error.manual_page && outside(now.error.manual_page, t("download.by_hand"))],
-                    "error",
-                ),
+                note([now.error.message, " ", page && outside(page, t("download.by_hand"))], "error"),
         );
         fill(tools,
             ["queued", "running"].includes(now.state) && iconButton(t("download.pause"), "pause", act("pause")),

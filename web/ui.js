@@ -278,9 +278,8 @@ export function notes(list) {
 }
 
 export function meter(fraction, label) {
-    const bar = el("div", { class: "meter", role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
-        el("i"),
-    );
+    const range = { "aria-valuemin": "0", "aria-valuemax": "100" };
+    const bar = el("div", { class: "meter", role: "progressbar", "aria-label": label, ...range }, el("i"));
     setMeter(bar, fraction);
     return bar;
 }

@@ -1,5 +1,5 @@
-"""Measures the studio's page: its weight, how soon something is seen, and how 10,000 pictures scroll. Ends with status 1
-where one of them is worse than is promised.
+"""Measures the studio's page: its weight, how soon something is seen, and how 10,000 pictures scroll. Ends with status
+1 where one of them is worse than is promised.
 
     meson test -C build --benchmark page --verbose
 """

@@ -169,7 +169,8 @@ class Carried(BrowserCase):
                 page.locator(".cell a").first.click()
                 page.click(".viewer >> text=Use these settings")
                 expect(page.locator(".toast")).to_have_text(
-                    "It was drawn with demo; editor is in use now. Steps, guidance and schedule will be those of the model.")
+                    "It was drawn with demo; editor is in use now. "
+                    "Steps, guidance and schedule will be those of the model.")
                 shot(page, "carried-model")
                 self.assertEqual(form_of(page)[3], [str(plan["working_width"]), str(plan["working_height"])])
 

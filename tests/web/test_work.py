@@ -111,7 +111,8 @@ class Pictures(BrowserCase):
             self.assertEqual(page.get_by_label("Brush size").input_value(), "16")  # a cell of the model
             page.locator("canvas.paper").press("Enter")
             page.click(".editor >> text=Use")
-            expect(page.locator(".editor .bad")).to_have_text(f"This cannot be used: {why}. Try a larger brush or a wider edge.")
+            expect(page.locator(".editor .bad")).to_have_text(
+                f"This cannot be used: {why}. Try a larger brush or a wider edge.")
             shot(page, "mask-refused")
             page.get_by_label("Wider edge").fill("8")
             expect(page.locator(".editor .bad")).to_have_count(0)
@@ -127,7 +128,7 @@ class Pictures(BrowserCase):
             page.click("[aria-label=Extend]")
             page.fill("label:has-text('Right') + input", "32")
             page.keyboard.press("Tab")
-            expect(page.locator(".editor [role=status]")).to_have_text("becomes 96 × 64")
+            expect(page.locator(".editor header [role=status]")).to_have_text("becomes 96 × 64")
             page.fill("label:has-text('Right') + input", "8192")
             page.keyboard.press("Tab")
             expect(page.locator(".editor .bad")).to_have_text("No side may have more than 8192 pixels.")
