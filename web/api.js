@@ -2,12 +2,12 @@
 
 export const BASE = "/api/v1";
 
-// What the service refused, or that it could not be reached (status 0, code "offline").
+// What the service refused, or that it could not be reached (status 0).
 export class Problem extends Error {
     constructor(status, body = {}) {
         super(body.detail || body.title || "");
         this.status = status;
-        this.code = body.code ?? (status ? "unknown" : "offline");
+        this.code = body.code ?? (status ? "unknown" : "unreachable");
         this.title = body.title ?? "";
         this.detail = body.detail ?? "";
         this.pointer = body.errors?.[0]?.pointer ?? "";

@@ -51,19 +51,13 @@ function askForToken() {
                 input.select();
             }
         };
-        const box = el(
-            "div",
-            { class: "gate", role: "dialog", "aria-modal": "true", "aria-labelledby": "gate-title" },
-            el(
-                "form",
-                { class: "card", onsubmit: submit, novalidate: true },
+        const box = el("div", { class: "gate", role: "dialog", "aria-modal": "true", "aria-labelledby": "gate-title" },
+            el("form", { class: "card", onsubmit: submit, novalidate: true },
                 icon("key", "large"),
                 el("input", { type: "text", autocomplete: "username", value: t("brand"), hidden: true }),
                 el("h1", { id: "gate-title" }, t("session.title")),
                 el("p", {}, t("session.text")),
-                el(
-                    "div",
-                    { class: "field" },
+                el("div", { class: "field" },
                     el("label", { for: "token" }, t("session.token")),
                     input,
                     el("p", { class: "hint", id: "token-hint" }, t("session.where")),
@@ -81,9 +75,12 @@ function askForToken() {
 
 async function takeSession() {
     const code = takeLink();
-    if (code)
+    if (code !== undefined)
         await begin(code, true).catch((problem) =>
-            toast(problem.status === 401 ? t("session.link_gone") : explain(problem), { kind: "warn" }),
+            toast([401, 422].includes(problem.status) ? t("session.link_gone") : explain(problem), {
+                kind: "warn",
+                seconds: 30,
+            }),
         );
     if (!isKnown()) await askForToken();
 }
@@ -93,12 +90,8 @@ async function takeSession() {
 const links = {};
 
 function frame() {
-    const nav = el(
-        "nav",
-        { class: "nav", "aria-label": t("nav.label") },
-        el(
-            "a",
-            { class: "brand", href: "#/create", "aria-label": t("brand") },
+    const nav = el("nav", { class: "nav", "aria-label": t("nav.label") },
+        el("a", { class: "brand", href: "#/create", "aria-label": t("brand") },
             el("img", { src: "/web/icon.svg", alt: "" }),
             el("span", {}, t("brand")),
         ),

@@ -16,9 +16,7 @@ export function compare(a, b) {
     });
     const over = el("img", { src: b.content_url, alt: nameOf(b), class: "over", draggable: "false" });
     const line = el("i", { class: "line" });
-    const frame = el(
-        "div",
-        { class: "compare" },
+    const frame = el("div", { class: "compare" },
         el("img", { src: a.content_url, alt: nameOf(a), draggable: "false" }),
         over,
         line,

@@ -8,12 +8,14 @@ import {
     emptyDraft,
     hasFixedSize,
     keepDraft,
+    keepJob,
     keptDraft,
+    keptJob,
     requestOf,
     SHAPES,
     wrongOf,
 } from "./draft.js";
-import { bytes, duration, ratio, size } from "./format.js";
+import { bytes, dots, duration, ratio, size } from "./format.js";
 import { ACCEPT, contentOf, inspect, knownInputs, upload, uploadItem } from "./pictures.js";
 import { planOf } from "./plan.js";
 import { makeStage } from "./stage.js";
@@ -23,7 +25,8 @@ import { announce, busily, choice, complain, explain, fail, field, note, notes, 
 import { editArea } from "./editor.js";
 import { itemActions, recentStrip } from "./parts.js";
 
-const PLAN_PAUSE_MS = 200;
+const PLAN_PAUSE_MS = 200,
+    PLAN_AGAIN_MS = 2000;
 const EXAMPLES = ["example.1", "example.2", "example.3"];
 // What the service calls the fields that it finds something wrong with.
 const POINTERS = {
@@ -35,7 +38,6 @@ const POINTERS = {
 };
 
 let draft = keptDraft(),
-    job = "",
     current = null;
 
 // ---- from other screens ----
@@ -118,15 +120,11 @@ export function open(place, detail, header) {
     }
 
     function idle() {
-        return el(
-            "div",
-            { class: "empty" },
+        return el("div", { class: "empty" },
             icon("picture", "large"),
             el("h2", {}, t("create.idle")),
             el("p", {}, t("create.idle_text")),
-            el(
-                "div",
-                { class: "examples" },
+            el("div", { class: "examples" },
                 EXAMPLES.map((key) =>
                     button(
                         t(key),
@@ -157,14 +155,11 @@ export function open(place, detail, header) {
         });
         controls = { prompt };
         parts.verdict = el("div", { class: "verdict", "aria-live": "polite" });
-        parts.go = el(
-            "button",
-            { type: "submit", class: "btn primary wide" },
+        parts.go = el("button", { type: "submit", class: "btn primary wide" },
             icon("create"),
             el("span", {}, t("create.go")),
         );
-        fill(
-            form,
+        fill(form,
             field(t("create.prompt"), prompt),
             carried,
             pictureFields(),
@@ -200,9 +195,7 @@ export function open(place, detail, header) {
             onchange: () => takeFiles([...pick.files]),
         });
         const full = draft.pictures.length >= most;
-        parts.drop = el(
-            "div",
-            { class: "pictures" },
+        parts.drop = el("div", { class: "pictures" },
             draft.pictures.map(pictureCard),
             el(
                 "button",
@@ -219,14 +212,10 @@ export function open(place, detail, header) {
             ),
             pick,
         );
-        return el(
-            "fieldset",
-            { class: "field" },
+        return el("fieldset", { class: "field" },
             el("legend", {}, t("pictures.title")),
             parts.drop,
-            el(
-                "p",
-                { class: "hint" },
+            el("p", { class: "hint" },
                 needsArea()
                     ? t("pictures.needs_area")
                     : can("edit")
@@ -240,6 +229,13 @@ export function open(place, detail, header) {
         const many = draft.pictures.length > 1,
             changedOne = changedPicture(draft) === picture;
         const state = changedOne ? t(draft.extend ? "pictures.extended" : "pictures.painted") : "";
+        const about = el("p", { class: "small" }, state || size(picture.width, picture.height));
+        const image = el("img", {
+            src: contentOf(picture.id),
+            alt: picture.name,
+            draggable: "false",
+            decoding: "async",
+        });
         const card = el(
             "div",
             {
@@ -248,11 +244,9 @@ export function open(place, detail, header) {
                 role: "group",
                 "aria-label": t("pictures.one", { n: i + 1, name: picture.name }),
             },
-            el("img", { src: contentOf(picture.id), alt: picture.name, draggable: "false", decoding: "async" }),
+            image,
             many && el("b", { class: "number" }, String(i + 1)),
-            el(
-                "div",
-                { class: "tools" },
+            el("div", { class: "tools" },
                 can("inpaint") &&
                     iconButton(t("pictures.paint"), "brush", () => editPicture(picture, "paint"), { kind: "small" }),
                 can("outpaint") &&
@@ -269,8 +263,12 @@ export function open(place, detail, header) {
                     }),
                 iconButton(t("pictures.remove"), "close", () => drop(picture), { kind: "small" }),
             ),
-            el("p", { class: "small" }, state || size(picture.width, picture.height)),
+            about,
         );
+        image.addEventListener("error", () => {
+            image.replaceWith(el("span", { class: "gone" }, icon("warning", "large")));
+            fill(about, t("pictures.gone"));
+        });
         card.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/x-kuno-order", String(i)));
         card.addEventListener(
             "dragover",
@@ -362,14 +360,9 @@ export function open(place, detail, header) {
             fill(carried);
             controls.prompt.focus();
         };
-        fill(
-            carried,
-            el(
-                "div",
-                { class: "offer", role: "status" },
-                el(
-                    "p",
-                    {},
+        fill(carried,
+            el("div", { class: "offer", role: "status" },
+                el("p", {},
                     el("strong", {}, t("carried.title", { source: t(`carried.${found.source}`) })),
                     " ",
                     recipe?.prompt ?? t("carried.impossible"),
@@ -377,9 +370,7 @@ export function open(place, detail, header) {
                 notes([...unsupported, ...found.notes]),
                 recipe && needed > 0 && note(t("carried.references", { n: needed })),
                 isOther && note(t("carried.model", { name: recipe.profile, model })),
-                el(
-                    "div",
-                    { class: "row" },
+                el("div", { class: "row" },
                     recipe && button(t("carried.use"), busily(use), { kind: "small primary" }),
                     button(t(recipe ? "carried.no" : "close"), leave, { kind: "small" }),
                 ),
@@ -467,45 +458,31 @@ export function open(place, detail, header) {
             : select(factors, String(draft.factor), (value) => editAll("factor", Number(value)));
         parts.more = el(
             "details",
-            {
-                class: "advanced",
-                open: parts.more?.open ?? wrongOf(draft, limits()).size > 0,
-                ontoggle: probe,
-            },
+            { class: "advanced", open: parts.more?.open ?? wrongOf(draft, limits()).size > 0, ontoggle: probe },
             el("summary", {}, icon("down"), t("create.advanced")),
-            el(
-                "div",
-                { class: "pair" },
+            el("div", { class: "pair" },
                 field(t("create.seed"), seed, { hint: t("create.seed_hint") }),
                 field(t("create.sampler"), parts.samplers),
             ),
             parts.sizes && field(t("create.size"), parts.sizes),
             parts.sizes &&
                 draft.sizeMode === "custom" &&
-                el(
-                    "div",
-                    { class: "pair" },
+                el("div", { class: "pair" },
                     field(t("create.width"), side("width")),
                     field(t("create.height"), side("height")),
                 ),
             parts.factors &&
-                el(
-                    "div",
-                    { class: "pair" },
+                el("div", { class: "pair" },
                     field(t("create.enlarge"), parts.factors),
                     draft.factor > 0 &&
-                        field(
-                            t("create.upscaler"),
+                        field(t("create.upscaler"),
                             select(upscalers, draft.upscaler, (value) => edit("upscaler", value)),
                         ),
                 ),
             field(t("create.negative"), negative, { hint: t("create.negative_hint") }),
             formats.length > 1 &&
-                el(
-                    "div",
-                    { class: "pair" },
-                    field(
-                        t("create.format"),
+                el("div", { class: "pair" },
+                    field(t("create.format"),
                         select(
                             formats.map((one) => ({ value: one, label: one.toUpperCase() })),
                             draft.format,
@@ -575,6 +552,8 @@ export function open(place, detail, header) {
             if (error.name === "AbortError") return;
             verdict = null;
             fill(parts.verdict, note(explain(error), "error"));
+            // Nobody tells when the way to the service is free again.
+            if (error.status === 0 && !own.signal.aborted) pause = setTimeout(plan, PLAN_AGAIN_MS);
         }
     }
 
@@ -598,20 +577,13 @@ export function open(place, detail, header) {
                         most: bytes(plan.memory.budget_bytes),
                     });
         const drawn = plan.working_width !== plan.result_width || plan.working_height !== plan.result_height;
-        fill(
-            parts.verdict,
-            el(
-                "p",
-                { class: "plan" },
+        fill(parts.verdict,
+            el("p", { class: "plan" },
                 el("strong", {}, size(plan.result_width, plan.result_height)),
                 ["", t(`kind.${plan.kind}`), t("plan.steps", { n: plan.steps }), time].join(" · "),
             ),
-            el(
-                "p",
-                { class: "small muted" },
-                [drawn && t("plan.drawn", { size: size(plan.working_width, plan.working_height) }), memory]
-                    .filter(Boolean)
-                    .join(" · "),
+            el("p", { class: "small muted" },
+                dots(drawn && t("plan.drawn", { size: size(plan.working_width, plan.working_height) }), memory),
             ),
             draft.prompt.trim() ? notes(plan.notes) : note(t("create.no_prompt")),
         );
@@ -664,7 +636,7 @@ export function open(place, detail, header) {
         await busily(async () => {
             const made = await order("jobs", requestOf(draft));
             takeJob(made);
-            job = made.id;
+            keepJob(made.id);
             stage.show(made);
             stage.element.scrollIntoView({ block: "nearest" });
         })({ currentTarget: parts.go });
@@ -705,10 +677,7 @@ export function open(place, detail, header) {
     const ends = [watch("models", rebuild), watch("settings everything", changed)];
     current = { rebuild };
     rebuild();
-    if (job)
-        stage.find(job).catch(() => {
-            job = "";
-        });
+    stage.show(state.jobs.get(keptJob()));
     return () => {
         current = null;
         clearTimeout(pause);

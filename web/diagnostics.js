@@ -3,7 +3,7 @@
 import { BASE, get, post } from "./api.js";
 import { add, button, el, fill, icon } from "./dom.js";
 import { readStatus } from "./live.js";
-import { bytes, date } from "./format.js";
+import { bytes, date, dots } from "./format.js";
 import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
 import { busily, card, fact, failure, loading, toast } from "./ui.js";
@@ -11,25 +11,13 @@ import { busily, card, fact, failure, loading, toast } from "./ui.js";
 const SYMBOLS = { ok: "check", warning: "warning", error: "warning", skipped: "minus" };
 
 const line = (cells, name, options) =>
-    el(
-        "tr",
-        {},
-        cells.map((cell) => el(name, options, cell)),
-    );
+    el("tr", {}, cells.map((cell) => el(name, options, cell)));
 
 function table(heads, rows) {
-    return el(
-        "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": heads.join(", ") },
-        el(
-            "table",
-            {},
+    return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": heads.join(", ") },
+        el("table", {},
             el("thead", {}, line(heads, "th", { scope: "col" })),
-            el(
-                "tbody",
-                {},
-                rows.map((row) => line(row, "td")),
-            ),
+            el("tbody", {}, rows.map((row) => line(row, "td"))),
         ),
     );
 }
@@ -38,11 +26,8 @@ export function open(place, detail, header) {
     const checks = el("div", { class: "stack" }),
         engine = el("section", { class: "card" });
     add(place, engine, checks);
-    add(
-        header,
-        el(
-            "span",
-            { class: "row" },
+    add(header,
+        el("span", { class: "row" },
             button(t("diagnostics.again"), busily(read), { symbol: "again", kind: "quiet" }),
             button(t("diagnostics.copy"), busily(copy), { symbol: "copy", kind: "quiet" }),
         ),
@@ -62,30 +47,21 @@ export function open(place, detail, header) {
         }
         const e = s.engine,
             stopped = e.state === "stopped";
-        fill(
-            engine,
-            el(
-                "header",
-                { class: "row" },
+        fill(engine,
+            el("header", { class: "row" },
                 el("h2", {}, t("diagnostics.engine")),
-                el(
-                    "span",
-                    { class: `chip ${e.state === "failed" ? "bad" : stopped ? "" : "good"}` },
+                el("span", { class: `chip ${e.state === "failed" ? "bad" : stopped ? "" : "good"}` },
                     t(`engine.${e.state}`),
                 ),
             ),
-            el(
-                "dl",
-                {},
+            el("dl", {},
                 fact(t("diagnostics.version"), s.version),
                 fact(t("diagnostics.since"), date(s.started_at, locale)),
-                fact(t("diagnostics.device"), [e.device?.name, e.backend.toUpperCase()].filter(Boolean).join(" · ")),
+                fact(t("diagnostics.device"), dots(e.device?.name, e.backend.toUpperCase())),
                 fact(t("diagnostics.queue"), t("diagnostics.queue_text", s.queue)),
                 e.reason && fact(t("diagnostics.reason"), el("code", {}, e.reason)),
             ),
-            el(
-                "div",
-                { class: "row" },
+            el("div", { class: "row" },
                 stopped
                     ? button(t("engine.start"), act("start"), { symbol: "play", kind: "small" })
                     : [
@@ -97,21 +73,13 @@ export function open(place, detail, header) {
     }
 
     function show(d) {
-        fill(
-            checks,
-            card(
-                t("diagnostics.checks"),
-                el(
-                    "ul",
-                    { class: "checks" },
+        fill(checks,
+            card(t("diagnostics.checks"),
+                el("ul", { class: "checks" },
                     d.checks.map((one) =>
-                        el(
-                            "li",
-                            { class: one.status },
+                        el("li", { class: one.status },
                             icon(SYMBOLS[one.status]),
-                            el(
-                                "div",
-                                {},
+                            el("div", {},
                                 el("p", {}, el("span", { class: "unseen" }, t(`check.${one.status}`)), one.message),
                                 one.action && el("p", { class: "small muted" }, one.action),
                             ),
@@ -119,8 +87,7 @@ export function open(place, detail, header) {
                     ),
                 ),
             ),
-            card(
-                t("diagnostics.devices"),
+            card(t("diagnostics.devices"),
                 table(
                     [t("diagnostics.name"), t("diagnostics.address"), t("diagnostics.memory")],
                     d.devices.map((one) => [
@@ -130,8 +97,7 @@ export function open(place, detail, header) {
                     ]),
                 ),
             ),
-            card(
-                t("diagnostics.speed"),
+            card(t("diagnostics.speed"),
                 d.speed.length
                     ? table(
                           [
@@ -149,8 +115,7 @@ export function open(place, detail, header) {
                       )
                     : el("p", { class: "muted" }, t("diagnostics.no_speed")),
             ),
-            card(
-                t("diagnostics.errors"),
+            card(t("diagnostics.errors"),
                 d.recent_errors.length
                     ? table(
                           [t("diagnostics.when"), t("diagnostics.code"), t("diagnostics.instance")],

@@ -3,7 +3,8 @@
 
 import { isSeed, ratio } from "./format.js";
 
-const KEPT = "kuno.draft";
+const KEPT = "kuno.draft",
+    JOB = "kuno.job";
 export const SHAPES = ["1:1", "4:3", "3:2", "16:9", "3:4", "2:3", "9:16"];
 export const SIDES = ["left", "right", "top", "bottom"];
 const FIXED_SIZES = ["1k", "1.5k", "2k"];
@@ -176,5 +177,25 @@ export function keptDraft() {
         return { ...emptyDraft(), ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
     } catch {
         return emptyDraft();
+    }
+}
+
+// The last job of this tab, which is shown again when the page is.
+let job = "";
+
+export function keepJob(id) {
+    job = id;
+    try {
+        sessionStorage.setItem(JOB, id);
+    } catch {
+        /* as above */
+    }
+}
+
+export function keptJob() {
+    try {
+        return job || sessionStorage.getItem(JOB);
+    } catch {
+        return job;
     }
 }

@@ -85,9 +85,11 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
     const history = makeHistory(earlier);
     const sides = { left: 0, right: 0, top: 0, bottom: 0, ...(draft.extend?.picture === picture.id && draft.extend) };
     const pointers = new Map(),
-        most = state.capabilities.limits.max_side;
+        most = state.capabilities.limits.max_side,
+        widest = Math.ceil(Math.max(width, height) / 4);
     let tool = "brush",
-        radius = Math.max(4, Math.round(Math.min(width, height) / 16)),
+        // so that a dot is never lost between the cells that the model draws in
+        radius = Math.min(widest, Math.max(state.capabilities.limits.grid, Math.round(Math.min(width, height) / 16))),
         grow = firstGrow,
         feather = (own ? draft.feather : null) ?? FEATHER[mode].usual;
     let view = null,
@@ -129,6 +131,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     function redrawInk() {
         ink.fillStyle = ink.strokeStyle = accent;
+        if (paints) say("");
         drawStrokes(ink, history.strokes, { scale, width, height, grow });
         if (stroke) drawStroke(ink, stroke, { scale, width, height, grow });
         else soften();
@@ -203,10 +206,7 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         if (!cursor || tool === "hand") return;
         context.beginPath();
         context.arc(cursor[0], cursor[1], radius, 0, 7);
-        for (const [colour, line] of [
-            ["#000", 3],
-            ["#fff", 1.5],
-        ]) {
+        for (const [colour, line] of [["#000", 3], ["#fff", 1.5]]) {
             context.strokeStyle = colour;
             context.lineWidth = line / view.scale;
             context.stroke();
@@ -417,20 +417,16 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     function paintTools() {
         return [
-            el(
-                "div",
-                { class: "row group", role: "group", "aria-label": t("editor.tools") },
+            el("div", { class: "row group", role: "group", "aria-label": t("editor.tools") },
                 ["brush", "eraser", "hand"].map((name) => toolButton(name, name, () => setTool(name))),
             ),
-            range("radius", 1, Math.ceil(Math.max(width, height) / 4), radius, setRadius),
+            range("radius", 1, widest, radius, setRadius),
             range("grow", 0, 64, grow, (n) => {
                 grow = n;
                 redrawInk();
             }),
             featherRange(redrawInk),
-            el(
-                "div",
-                { class: "row group" },
+            el("div", { class: "row group" },
                 toolButton("undo", "undo", () => act("undo")),
                 toolButton("redo", "redo", () => act("redo")),
                 toolButton("invert", "invert", () => act("invert")),
@@ -473,6 +469,19 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         ];
     }
 
+    function say(text, isBad = false) {
+        fill(parts.verdict, text);
+        parts.verdict.classList.toggle("bad", isBad);
+    }
+
+    // Why nothing can be drawn by this mask, which can be mended here only.
+    async function refusalOf(mask) {
+        const wish = requestOf({ ...draft, area: { picture: picture.id, mask }, extend: null });
+        const found = await planOf(wish).catch(() => null);
+        const at = wish.inputs.findIndex((one) => one.role === "mask");
+        return found?.pointer === `/inputs/${at}/input_id` ? found.refusal : "";
+    }
+
     // What the planner says to it, before it is used.
     function verdict() {
         clearTimeout(pause);
@@ -486,14 +495,8 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
                 : Math.max(wide, high) > most
                   ? { refusal: t("enlarge.most", { n: most }) } // which need not be asked
                   : await planOf(requestOf(wish)).catch(() => null);
-            fill(
-                parts.verdict,
-                !found
-                    ? ""
-                    : (found.refusal ??
-                          t("editor.result", { size: size(found.plan.result_width, found.plan.result_height) })),
-            );
-            parts.verdict.classList.toggle("bad", Boolean(found?.refusal));
+            if (found?.plan) say(t("editor.result", { size: size(found.plan.result_width, found.plan.result_height) }));
+            else say(found?.refusal ?? "", true);
             parts.use.disabled = Boolean(found?.refusal);
         }, PLAN_PAUSE_MS);
     }
@@ -502,6 +505,11 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
         if (paints) {
             const mask = await sendMask(picture, history.strokes, grow);
             if (!mask && history.strokes.length) toast(t("editor.nothing"), { kind: "warn" });
+            const refusal = mask && (await refusalOf(mask));
+            if (refusal) {
+                say(t("editor.refused", { why: refusal }), true);
+                return;
+            }
             result = { mask };
         } else {
             result = { extend: SIDES.some((side) => sides[side] > 0) ? sides : null };
@@ -519,29 +527,15 @@ function show({ picture, image, mode, draft, earlier, grow: firstGrow, resolve }
 
     parts.verdict = el("p", { class: "small", role: "status" });
     parts.use = button(t("editor.use"), use, { kind: "primary" });
-    const box = el(
-        "dialog",
-        { class: "editor whole", "aria-label": t(paints ? "pictures.paint" : "pictures.extend") },
-        el(
-            "header",
-            { class: "editor-bar" },
+    const box = el("dialog", { class: "editor whole", "aria-label": t(paints ? "pictures.paint" : "pictures.extend") },
+        el("header", { class: "editor-bar" },
             el("h2", {}, icon(paints ? "brush" : "extend"), t(paints ? "pictures.paint" : "pictures.extend")),
-            el(
-                "span",
-                { class: "row" },
-                parts.verdict,
-                button(t("cancel"), leave, { kind: "quiet" }),
-                parts.use,
-            ),
+            el("span", { class: "row" }, parts.verdict, button(t("cancel"), leave, { kind: "quiet" }), parts.use),
         ),
         canvas,
-        el(
-            "footer",
-            { class: "editor-bar" },
+        el("footer", { class: "editor-bar" },
             paints ? paintTools() : extendTools(),
-            el(
-                "div",
-                { class: "row group" },
+            el("div", { class: "row group" },
                 iconButton(t("editor.smaller"), "minus", () => zoom(0.8)),
                 iconButton(t("editor.fit"), "fit", fit),
                 iconButton(t("editor.larger"), "plus", () => zoom(1.25)),

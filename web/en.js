@@ -24,7 +24,8 @@ export default {
         "The service cannot be reached. Jobs go on there; this page shows them again as soon as it is back.",
 
     "problem.unknown": "The service refused that without saying why.",
-    "problem.offline": "The service cannot be reached.",
+    "problem.unreachable": "The service cannot be reached.",
+    "problem.offline": "Nothing can be fetched: this service is set to use no network.",
     "problem.queue_full": "The queue is full. Wait for a job to end, or cancel one.",
     "problem.disk_full": "The disk is nearly full. Make room, then try again.",
     "problem.storage_readonly":
@@ -39,7 +40,8 @@ export default {
     "session.where": "kuno serve prints which file has it when it starts. Usually this command shows it:",
     "session.enter": "Open Kuno",
     "session.wrong": "This is not the token. It has at least 32 characters.",
-    "session.link_gone": "This link is good no more: it opens the page once, and within two minutes.",
+    "session.link_gone":
+        "This link is good no more, or never was: it opens the page once, and in two minutes. kuno open makes another.",
 
     "create.title": "Create",
     "create.form": "What to draw",
@@ -125,6 +127,7 @@ export default {
     "pictures.later_in_order": "Move behind",
     "pictures.moved": "{name} is picture {n} now.",
     "pictures.remove": "Remove",
+    "pictures.gone": "Gone: remove it.",
     "pictures.added.one": "There is one picture to work from.",
     "pictures.added.other": "There are {n} pictures to work from.",
     "carried.title": "This picture carries settings of {source}:",
@@ -240,6 +243,7 @@ export default {
     "viewer.tags": "Tags",
     "viewer.tags_hint": "With commas between them",
     "viewer.no_tags": "No tags",
+    "viewer.unsaved": "This is not saved yet.",
     "viewer.copy_prompt": "Copy the prompt",
     "viewer.missing": "The file is no longer where it was saved.",
     "viewer.unreadable": "The file beside it, which holds its settings, could not be read: {file}",
@@ -281,6 +285,7 @@ export default {
     "editor.leave": "Discard what was painted?",
     "editor.leave_text": "Nothing of it was used yet.",
     "editor.leave_yes": "Discard",
+    "editor.refused": "This cannot be used: {why}. Try a larger brush or a wider edge.",
     "editor.nothing": "Nothing is painted, so nothing would change.",
     "editor.no_picture": "The picture cannot be shown.",
     "editor.paint_label": "Picture to paint on",
@@ -307,12 +312,16 @@ export default {
     "models.remove_text": "The profile {name} is removed. Its files stay where they are.",
     "models.fetching": "Get models",
     "models.fetch": "Fetch",
+    "models.fetch_all": "Fetch all",
     "models.installed": "Installed",
     "models.needed": "for {names}",
     "models.licence": "Licence",
     "models.size": "Size",
     "models.for": "Part",
-    "models.agree": "I have read the licence {licence} and accept it.",
+    "models.agree": "I have read this licence and accept it: {licence}",
+    "models.offline":
+        "This service is set to use no network. Put model files into a folder and scan it below, or end that by " +
+        "studio.offline in config.json.",
     "models.no_catalog": "This version has nothing to fetch. Put model files into a folder and scan it below.",
     "models.not_here": "This service cannot fetch models.",
     "models.progress": "Downloaded",

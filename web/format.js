@@ -18,6 +18,9 @@ export function duration(seconds) {
     return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+// Facts beside each other; those that do not hold are left out.
+export const dots = (...facts) => facts.filter(Boolean).join(" · ");
+
 export function size(width, height) {
     return `${width} × ${height}`;
 }
@@ -39,12 +42,6 @@ const SEED_END = 1n << 63n;
 // Seeds are text from end to end: no number of JavaScript holds all of them.
 export function isSeed(text) {
     return /^(0|[1-9][0-9]{0,18})$/.test(text) && BigInt(text) < SEED_END;
-}
-
-// The seed of another picture of a batch.
-export function seedAfter(text, steps) {
-    const next = BigInt(text) + BigInt(steps);
-    return String(next < SEED_END ? next : next - SEED_END);
 }
 
 // 3:2 → 1.5

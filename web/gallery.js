@@ -23,9 +23,11 @@ function makeList(changed) {
         cursor = "",
         reading = null,
         turn = 0;
-    const path = () =>
-        `gallery?limit=${PAGE}${filter.words && `&q=${encodeURIComponent(filter.words)}`}` +
-        `${filter.favourites ? "&favorite=true" : ""}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`;
+    const read = (from) =>
+        get(
+            `gallery?limit=${PAGE}${filter.words && `&q=${encodeURIComponent(filter.words)}`}` +
+                `${filter.favourites ? "&favorite=true" : ""}${from && `&cursor=${encodeURIComponent(from)}`}`,
+        );
     const fits = (item) => !isGoing(item.id) && (!filter.kind || item.kind === filter.kind);
     const list = {
         get items() {
@@ -38,7 +40,7 @@ function makeList(changed) {
             if (cursor === null || reading) return reading;
             const own = turn;
             reading = (async () => {
-                const page = await get(path());
+                const page = await read(cursor);
                 if (own !== turn) return;
                 const grown = page.items.filter(fits);
                 items = [...items, ...grown];
@@ -60,12 +62,29 @@ function makeList(changed) {
             reading = null;
             return list.more();
         },
+        // As far as it is shown: which of the pictures have these words, the service knows.
+        async again() {
+            const own = ++turn,
+                found = [];
+            let next = "";
+            reading = null;
+            do {
+                const page = await read(next);
+                if (own !== turn) return;
+                found.push(...page.items.filter(fits));
+                next = page.next_cursor;
+            } while (next !== null && found.length < items.length);
+            items = found;
+            cursor = next;
+            changed(false);
+        },
         take({ added, updated, deleted }) {
             const at = items.findIndex((item) => item.id === (updated?.id ?? deleted ?? added?.id));
             if (deleted && at >= 0) items.splice(at, 1);
             else if (updated && at >= 0 && filter.favourites && !updated.favorite) items.splice(at, 1);
             else if (updated && at >= 0) items[at] = updated;
-            else if (added && at < 0 && fits(added) && !filter.words && (!filter.favourites || added.favorite)) {
+            else if (added && at < 0 && filter.words) return void list.again().catch(fail);
+            else if (added && at < 0 && fits(added) && (!filter.favourites || added.favorite)) {
                 const before = items.findIndex((item) => item.id < added.id);
                 items.splice(before < 0 ? items.length : before, 0, added);
             } else return;
@@ -96,9 +115,7 @@ export function open(place, detail, header) {
         const image = el("img", { alt: "", decoding: "async", draggable: "false" });
         const star = el("button", { type: "button", class: "star", onclick: () => favourite(cell.item) }, icon("star"));
         const link = el("a", { class: "thumb", onclick: (event) => press(event, cell.item) }, image);
-        const cell = el(
-            "div",
-            { class: "cell", role: "listitem" },
+        const cell = el("div", { class: "cell", role: "listitem" },
             link,
             star,
             el("span", { class: "tick" }, icon("check")),
@@ -180,20 +197,14 @@ export function open(place, detail, header) {
             }, SEARCH_PAUSE_MS);
         },
     });
-    const onlyStars = el(
-        "button",
-        {
-            type: "button",
-            class: "btn",
-            "aria-pressed": String(filter.favourites),
-            onclick: () => {
-                filter.favourites = !filter.favourites;
-                onlyStars.setAttribute("aria-pressed", String(filter.favourites));
-                restart();
-            },
+    const onlyStars = button(
+        t("gallery.favourites"),
+        () => {
+            filter.favourites = !filter.favourites;
+            onlyStars.setAttribute("aria-pressed", String(filter.favourites));
+            restart();
         },
-        icon("star"),
-        el("span", {}, t("gallery.favourites")),
+        { symbol: "star", "aria-pressed": String(filter.favourites) },
     );
     const kinds = el(
         "select",
@@ -208,31 +219,22 @@ export function open(place, detail, header) {
         KINDS.map((kind) => el("option", { value: kind }, t(`kind.${kind}`))),
     );
     kinds.value = filter.kind;
-    const choose = el(
-        "button",
-        {
-            type: "button",
-            class: "btn",
-            "aria-pressed": "false",
-            onclick: () => {
-                choosing = !choosing;
-                chosen = [];
-                showChoosing();
-                grid.set(list.items.length);
-            },
+    const choose = button(
+        t("compare.title"),
+        () => {
+            choosing = !choosing;
+            chosen = [];
+            showChoosing();
+            grid.set(list.items.length);
         },
-        icon("compare"),
-        el("span", {}, t("compare.title")),
+        { symbol: "compare", "aria-pressed": "false" },
     );
     const bar = el("div", { class: "choosing card", role: "status", hidden: true });
     const count = el("span", { class: "muted count", role: "status" });
     const body = el("div", { class: "gallery-body", onkeydown });
     add(header, count);
-    add(
-        place,
-        el(
-            "div",
-            { class: "tools-row" },
+    add(place,
+        el("div", { class: "tools-row" },
             el("div", { class: "search" }, icon("search"), search),
             kinds,
             onlyStars,
@@ -245,8 +247,7 @@ export function open(place, detail, header) {
     function showChoosing() {
         choose.setAttribute("aria-pressed", String(choosing));
         bar.hidden = !choosing;
-        fill(
-            bar,
+        fill(bar,
             el("span", {}, chosen.length < 2 ? t("compare.choose", { n: 2 - chosen.length }) : t("compare.ready")),
             button(t("compare.go"), () => compareTwo(chosen), { kind: "primary small", disabled: chosen.length < 2 }),
             iconButton(t("cancel"), "close", () => choose.click(), { kind: "quiet small" }),
@@ -302,12 +303,9 @@ export function open(place, detail, header) {
                 left: (one) => {
                     viewer = null;
                     if (location.hash.startsWith("#/gallery/")) history.replaceState(null, "", "#/gallery");
-                    grid.focus(
-                        Math.max(
-                            0,
-                            list.items.findIndex((other) => other.id === one.id),
-                        ),
-                    );
+                    const at = list.items.findIndex((other) => other.id === one.id);
+                    if (list.items.length) grid.focus(Math.max(0, at));
+                    else search.focus();
                 },
             });
         } catch (error) {

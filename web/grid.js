@@ -109,7 +109,6 @@ export function makeGrid({ make, show, picture, near, label }) {
             count = n;
             soon();
         },
-        cellOf: (i) => cells.get(i),
         get columns() {
             return layout?.columns ?? 1;
         },

@@ -12,10 +12,7 @@ import { busily, dialog, explain, field, note } from "./ui.js";
 // Only where nothing was drawn yet, and nobody has seen it before.
 export async function guideIfNew() {
     if (state.settings?.ui?.guide_seen || location.hash.startsWith("#/gallery/")) return;
-    const drawn = await get("gallery?limit=1").then(
-        (page) => page.items.length > 0,
-        () => true,
-    );
+    const drawn = await get("gallery?limit=1").then((page) => page.items.length > 0, () => true);
     if (!drawn && !state.jobs.size) openGuide();
 }
 
@@ -38,31 +35,22 @@ export async function openGuide() {
 
             function welcome() {
                 const model = state.models.find((one) => one.active);
-                fill(
-                    body,
+                fill(body,
                     el("p", {}, t("guide.welcome")),
-                    el(
-                        "ul",
-                        { class: "points" },
+                    el("ul", { class: "points" },
                         el("li", {}, icon("check"), t("guide.private")),
                         el("li", {}, icon("check"), t("guide.queue")),
                         model &&
-                            el(
-                                "li",
-                                {},
+                            el("li", {},
                                 icon(model.ready ? "check" : "warning"),
                                 t(model.ready ? "guide.model" : "guide.no_model", { name: model.title ?? model.name }),
                             ),
                     ),
                     model?.name === "demo" && note(t("guide.demo")),
-                    el(
-                        "footer",
-                        {},
+                    el("footer", {},
                         button(t("guide.later"), () => close(), { kind: "quiet" }),
                         model?.ready === false
-                            ? el(
-                                  "a",
-                                  { class: "btn primary", href: "#/models", onclick: () => close() },
+                            ? el("a", { class: "btn primary", href: "#/models", onclick: () => close() },
                                   el("span", {}, t("guide.models")),
                               )
                             : button(t("guide.next"), prompt, { kind: "primary", autofocus: true }),
@@ -74,13 +62,7 @@ export async function openGuide() {
                 const text = el("textarea", { rows: 3, value: t("example.1") });
                 const problem = el("p", { class: "note error", role: "alert", hidden: true });
                 const examples = ["example.1", "example.2", "example.3"].map((key) =>
-                    button(
-                        t(key),
-                        () => {
-                            text.value = t(key);
-                        },
-                        { kind: "quiet small" },
-                    ),
+                    button(t(key), () => (text.value = t(key)), { kind: "quiet small" }),
                 );
                 const draw = busily(async () => {
                     try {
@@ -93,14 +75,11 @@ export async function openGuide() {
                         problem.hidden = false;
                     }
                 });
-                fill(
-                    body,
+                fill(body,
                     field(t("guide.prompt"), text, { hint: t("guide.prompt_hint") }),
                     el("div", { class: "examples" }, examples),
                     problem,
-                    el(
-                        "footer",
-                        {},
+                    el("footer", {},
                         button(t("back"), welcome, { kind: "quiet" }),
                         button(t("create.go"), draw, { kind: "primary", symbol: "create" }),
                     ),
@@ -117,8 +96,7 @@ export async function openGuide() {
                     if (!now || !isOver(now)) return;
                     end?.();
                     end = null;
-                    fill(
-                        foot,
+                    fill(foot,
                         now.state === "completed"
                             ? [
                                   el("p", {}, t("guide.done")),

@@ -1,7 +1,7 @@
 // The service as it happens: events in, state out. A stream that breaks goes on where it was; when that is not
 // possible, or the service is another one than before, everything is read again.
 
-import { BASE, get } from "./api.js";
+import { BASE, get, pages } from "./api.js";
 import { isOver, state, takeJob, tell } from "./state.js";
 
 const PAUSES = [500, 1000, 2000, 4000, 8000];
@@ -17,17 +17,14 @@ function setConnection(to) {
 }
 
 async function readJobs() {
-    const [open, recent] = await Promise.all([get("jobs?limit=200&state=queued&state=running"), get("jobs?limit=50")]);
-    const seen = new Map([...recent.items, ...open.items].map((job) => [job.id, job]));
+    const seen = new Map((await get("jobs?limit=50")).items.map((job) => [job.id, job]));
+    for await (const items of pages("jobs?state=queued&state=running")) for (const job of items) seen.set(job.id, job);
     // What was open here and is not among those any more has ended, or was forgotten.
     const lost = [...state.jobs.values()].filter((job) => !isOver(job) && !seen.has(job.id));
     state.jobs = new Map([...state.jobs].filter(([id, job]) => isOver(job) && !seen.has(id)));
     for (const [id, job] of seen) state.jobs.set(id, job);
     for (const job of lost)
-        await get(`jobs/${job.id}`).then(
-            (now) => state.jobs.set(now.id, now),
-            () => {},
-        );
+        await get(`jobs/${job.id}`).then((now) => state.jobs.set(now.id, now), () => {});
     tell("jobs", null);
 }
 
@@ -117,7 +114,10 @@ function retry() {
     timer = setTimeout(reopen, PAUSES[Math.min(fails++, PAUSES.length - 1)]);
 }
 
+// A browser gives one service six connections for all its pages: one that nobody sees leaves its own to the others.
 function listen() {
+    close();
+    if (document.hidden) return;
     const own = new EventSource(`${BASE}/events?last_event_id=${lastId}`);
     source = own;
     own.onopen = () => {
@@ -142,6 +142,11 @@ export async function start() {
     await reopen();
     addEventListener("online", () => state.connection === "lost" && reopen());
     addEventListener("pagehide", close);
+    document.addEventListener("visibilitychange", () => {
+        if (document.hidden) close();
+        else if (state.connection === "open") listen();
+        else reopen();
+    });
     addEventListener("pageshow", (event) => event.persisted && reopen());
 }
 

@@ -51,7 +51,7 @@ export function drawStroke(context, stroke, { scale, width, height, grow = 0 }) 
     context.beginPath();
     context.moveTo(at[0] * scale, at[1] * scale);
     // A line of no length is a dot only if it is drawn at all.
-    if (at.length === 2) context.lineTo(at[0] * scale + 0.01, at[1] * scale);
+    context.lineTo(at[0] * scale + 0.01, at[1] * scale);
     for (let i = 2; i < at.length; i += 2) context.lineTo(at[i] * scale, at[i + 1] * scale);
     context.stroke();
 }

@@ -2,7 +2,7 @@
 
 import { call, get, order, post, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { bytes, duration } from "./format.js";
+import { bytes, dots, duration } from "./format.js";
 import { readModels } from "./live.js";
 import { state, tell, watch } from "./state.js";
 import { t } from "./texts.js";
@@ -18,6 +18,7 @@ import {
     field,
     loading,
     meter,
+    note,
     select,
     setMeter,
     toast,
@@ -45,80 +46,47 @@ function profileCard(profile) {
         if (await confirm(t("models.remove"), t("models.remove_text", { name: profile.name }), t("models.remove")))
             await remove(`models/${profile.name}`).then(readModels);
     });
-    return el(
-        "article",
-        { class: `card model ${profile.active ? "active" : ""}` },
-        el(
-            "header",
-            { class: "row" },
-            el(
-                "div",
-                {},
+    return el("article", { class: `card model ${profile.active ? "active" : ""}` },
+        el("header", { class: "row" },
+            el("div", {},
                 el("h3", {}, profile.title ?? profile.name),
-                el(
-                    "p",
-                    { class: "small muted" },
-                    [profile.name, profile.variant, profile.source === "official" ? t("models.built_in") : ""]
-                        .filter(Boolean)
-                        .join(" · "),
+                el("p", { class: "small muted" },
+                    dots(profile.name, profile.variant, profile.source === "official" ? t("models.built_in") : ""),
                 ),
             ),
             profile.active
                 ? el("span", { class: "chip good" }, t("models.active"))
-                : el(
-                      "span",
-                      { class: `chip ${profile.ready ? "" : "bad"}` },
+                : el("span", { class: `chip ${profile.ready ? "" : "bad"}` },
                       t(profile.ready ? "models.ready" : "models.incomplete"),
                   ),
         ),
-        el(
-            "p",
-            { class: "small" },
-            [
+        el("p", { class: "small" },
+            dots(
                 profile.defaults?.steps && t("plan.steps", { n: profile.defaults.steps }),
                 profile.defaults?.width && `${profile.defaults.width} × ${profile.defaults.height}`,
                 total > 0 && bytes(total),
                 profile.license,
-            ]
-                .filter(Boolean)
-                .join(" · "),
-        ),
-        missing.map((file) =>
-            el(
-                "p",
-                { class: "note error" },
-                icon("warning"),
-                el("span", {}, t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)),
             ),
         ),
+        missing.map((file) =>
+            note([t("models.missing", { role: t(`role.${file.role}`) }), " ", el("code", {}, file.path)], "error"),
+        ),
         profile.files.length > 0 &&
-            el(
-                "details",
-                {},
+            el("details", {},
                 el("summary", {}, icon("down"), t("models.files", { n: profile.files.length })),
-                el(
-                    "ul",
-                    { class: "files" },
+                el("ul", { class: "files" },
                     profile.files.map((file) =>
-                        el(
-                            "li",
-                            {},
+                        el("li", {},
                             el("span", {}, t(`role.${file.role}`)),
                             el("code", {}, file.path),
-                            el(
-                                "span",
-                                { class: "muted" },
-                                [bytes(file.bytes), file.quantization, file.verified && t("models.verified")]
-                                    .filter(Boolean)
-                                    .join(" · "),
+                            el("span", { class: "muted" },
+                                dots(bytes(file.bytes), file.quantization, file.verified && t("models.verified")),
                             ),
                         ),
                     ),
                 ),
             ),
-        el(
-            "footer",
-            { class: "row" },
+        el("footer", { class: "row" },
             !profile.active &&
                 button(t("models.activate"), activation(profile), {
                     kind: "small",
@@ -151,8 +119,7 @@ function scanForm(place) {
         }
     });
     const go = button(t("models.scan"), scan, { symbol: "search" });
-    fill(
-        place,
+    fill(place,
         el("h2", {}, t("models.folder")),
         el("p", { class: "muted" }, t("models.folder_text")),
         el(
@@ -175,18 +142,10 @@ function showFiles(place, { files, truncated }) {
     const roles = new Map();
     const make = button(t("models.make"), () => makeProfile(roles), { kind: "primary small", disabled: true });
     const rows = files.map((file) =>
-        el(
-            "li",
-            {},
-            el(
-                "div",
-                {},
+        el("li", {},
+            el("div", {},
                 el("p", { class: "path" }, el("strong", {}, baseName(file.path))),
-                el(
-                    "p",
-                    { class: "small muted" },
-                    [bytes(file.bytes), file.model, file.quantization, file.reason].filter(Boolean).join(" · "),
-                ),
+                el("p", { class: "small muted" }, dots(bytes(file.bytes), file.model, file.quantization, file.reason)),
             ),
             select(
                 [
@@ -210,13 +169,12 @@ function showFiles(place, { files, truncated }) {
         return role;
     }
     make.disabled = !roles.size;
-    fill(
-        place,
+    fill(place,
         files.length
             ? [
                   el("p", { class: "muted", role: "status" }, t("models.found", { n: files.length })),
                   el("ul", { class: "files choose" }, rows),
-                  truncated && el("p", { class: "note warning" }, icon("warning"), t("models.truncated")),
+                  truncated && note(t("models.truncated"), "warning"),
                   el("div", {}, make),
               ]
             : empty("folder", t("models.no_files"), t("models.no_files_text")),
@@ -238,20 +196,11 @@ function makeProfile(roles) {
     return dialog(t("models.make"), (close) => [
         field(t("models.name"), name, { hint: t("models.name_hint") }),
         field(t("viewer.title"), title),
-        field(
-            t("models.kind"),
-            select(
-                models.map((one) => ({ value: one, label: one })),
-                model,
-                (value) => {
-                    model = value;
-                },
-            ),
+        field(t("models.kind"),
+            select(models.map((one) => ({ value: one, label: one })), model, (value) => (model = value)),
         ),
         problem,
-        el(
-            "footer",
-            {},
+        el("footer", {},
             button(t("cancel"), () => close()),
             button(
                 t("models.save"),
@@ -281,37 +230,28 @@ function makeProfile(roles) {
 // Opened by people only; nothing is asked of another host before.
 const outside = (address, text) => el("a", { href: address, target: "_blank", rel: "noreferrer" }, text);
 
-function acceptLicence(entry) {
-    let agreed = false;
-    return dialog(entry.title, (close) => {
+function acceptLicences(title, entries) {
+    const licences = [...new Map(entries.map((one) => [one.license, one.license_page]))];
+    return dialog(title, (close) => {
         const go = button(t("models.fetch"), () => close(true), {
             kind: "primary",
             disabled: true,
             symbol: "download",
         });
-        const box = el("input", {
-            type: "checkbox",
-            onchange: () => {
-                agreed = box.checked;
-                go.disabled = !agreed;
-            },
-        });
+        const box = el("input", { type: "checkbox", onchange: () => (go.disabled = !box.checked) });
         return [
-            el(
-                "dl",
-                {},
-                fact(t("models.licence"), outside(entry.license_page, entry.license)),
-                fact(t("models.size"), bytes(entry.bytes)),
-                fact(t("models.for"), t(`role.${entry.role}`)),
-                fact("SHA-256", el("code", { class: "break" }, entry.sha256)),
+            el("dl", {},
+                licences.map(([name, page]) => fact(t("models.licence"), outside(page, name))),
+                fact(t("models.size"), bytes(sizeOf(entries))),
+                entries.map((one) => [
+                    fact(t("models.for"), t(`role.${one.role}`)),
+                    fact("SHA-256", el("code", { class: "break" }, one.sha256)),
+                ]),
             ),
-            el("label", { class: "toggle" }, box, el("span", {}, t("models.agree", { licence: entry.license }))),
-            el(
-                "footer",
-                {},
-                button(t("cancel"), () => close(false)),
-                go,
+            el("label", { class: "toggle" }, box,
+                el("span", {}, t("models.agree", { licence: licences.map(([name]) => name).join(", ") })),
             ),
+            el("footer", {}, button(t("cancel"), () => close(false)), go),
         ];
     });
 }
@@ -324,9 +264,7 @@ const usableBy = (download) =>
     state.models.filter((profile) => profile.ready && download.profiles.includes(profile.name));
 
 const usableRow = (profile) =>
-    el(
-        "div",
-        { class: "row" },
+    el("div", { class: "row" },
         icon("check"),
         el("span", {}, t("download.usable", { name: profile.title ?? profile.name })),
         profile.active
@@ -348,9 +286,7 @@ function downloadRow(download) {
         state.downloads.delete(download.id);
         row.remove();
     });
-    const row = el(
-        "li",
-        { class: "job" },
+    const row = el("li", { class: "job" },
         icon("download"),
         el("div", { class: "job-text" }, title, facts, bar, problem, usable),
         tools,
@@ -369,7 +305,7 @@ function downloadRow(download) {
                 ? (now.bytes_total - now.bytes_done) / now.bytes_per_second
                 : null;
         title.textContent = now.title;
-        facts.textContent = [
+        facts.textContent = dots(
             t(`download.${now.state}`),
             `${bytes(now.bytes_done)} / ${bytes(now.bytes_total)}`,
             now.state === "running" &&
@@ -378,32 +314,18 @@ function downloadRow(download) {
                 (now.bytes_per_second > 0 ? `${bytes(now.bytes_per_second)}/s` : t("download.stalled")),
             left !== null && t("job.remaining", { time: duration(left) }),
             neededBy(now),
-        ]
-            .filter(Boolean)
-            .join(" · ");
+        );
         setMeter(bar, now.bytes_total ? now.bytes_done / now.bytes_total : 0);
         if (shown === now.state) return;
         shown = now.state;
         bar.hidden = !GOING.has(now.state);
         showUsable();
-        fill(
-            problem,
+        const page = now.error?.manual_page;
+        fill(problem,
             now.error &&
-                el(
-                    "p",
-                    { class: "note error" },
-                    icon("warning"),
-                    el(
-                        "span",
-                        {},
-                        now.error.message,
-                        " ",
-                        now.error.manual_page && outside(now.error.manual_page, t("download.by_hand")),
-                    ),
-                ),
+                note([now.error.message, " ", page && outside(page, t("download.by_hand"))], "error"),
         );
-        fill(
-            tools,
+        fill(tools,
             ["queued", "running"].includes(now.state) && iconButton(t("download.pause"), "pause", act("pause")),
             ["paused", "failed"].includes(now.state) && iconButton(t("download.resume"), "play", act("resume")),
             GOING.has(now.state)
@@ -419,42 +341,65 @@ function downloadRow(download) {
 // The artifacts that are being fetched, or will be.
 const onTheWay = () => [...state.downloads.values()].filter((one) => GOING.has(one.state)).map((one) => one.artifact);
 
-function catalogRow(entry) {
-    const fetch = busily(async () => {
-        if (!entry.license_accepted && !(await acceptLicence(entry))) return;
+const sizeOf = (entries) => entries.reduce((sum, one) => sum + one.bytes, 0);
+
+async function fetchAll(title, entries) {
+    const strange = entries.filter((one) => !one.license_accepted);
+    if (strange.length && !(await acceptLicences(title, strange))) return;
+    for (const entry of entries) {
         const download = await order("downloads", { artifact: entry.id, accept_license: true });
-        if (state.downloads.has(download.id)) return; // an event was faster, and may know more
+        if (state.downloads.has(download.id)) continue; // an event was faster, and may know more
         state.downloads.set(download.id, download);
         tell("downloads", download);
-    });
-    return el(
-        "li",
-        {},
-        el(
-            "div",
-            {},
-            el("p", {}, el("strong", {}, entry.title)),
-            el(
-                "p",
-                { class: "small muted" },
-                [
-                    t(`role.${entry.role}`),
-                    bytes(entry.bytes),
-                    entry.license,
-                    neededBy(entry),
-                ]
-                    .filter(Boolean)
-                    .join(" · "),
+    }
+}
+
+// What is there of these entries, and what brings the rest.
+function catalogRow(title, facts, entries, label, offline) {
+    const going = onTheWay(),
+        lacking = entries.filter((one) => !one.installed),
+        wanted = lacking.filter((one) => !going.includes(one.id));
+    return el("li", {},
+        el("div", {}, el("p", {}, el("strong", {}, title)), el("p", { class: "small muted" }, facts)),
+        !lacking.length
+            ? el("span", { class: "chip good" }, t("models.installed"))
+            : !offline &&
+                  button(label, busily(() => fetchAll(title, wanted)), {
+                      symbol: "download",
+                      kind: "small",
+                      disabled: !wanted.length,
+                  }),
+    );
+}
+
+// First what draws a picture when all of it is there, then every file.
+function catalogRows({ items, offline }) {
+    const collections = new Map();
+    for (const entry of items)
+        for (const { id, title } of entry.collections) {
+            if (!collections.has(id)) collections.set(id, { title, parts: [] });
+            collections.get(id).parts.push(entry);
+        }
+    return [
+        ...[...collections.values()].map(({ title, parts }) =>
+            catalogRow(
+                title,
+                dots(t("models.files", { n: parts.length }), bytes(sizeOf(parts))),
+                parts,
+                t("models.fetch_all"),
+                offline,
             ),
         ),
-        entry.installed
-            ? el("span", { class: "chip good" }, t("models.installed"))
-            : button(t("models.fetch"), fetch, {
-                  symbol: "download",
-                  kind: "small",
-                  disabled: onTheWay().includes(entry.id),
-              }),
-    );
+        ...items.map((entry) =>
+            catalogRow(
+                entry.title,
+                dots(t(`role.${entry.role}`), bytes(entry.bytes), entry.license, neededBy(entry)),
+                [entry],
+                t("models.fetch"),
+                offline,
+            ),
+        ),
+    ];
 }
 
 // ---- the screen ----
@@ -465,8 +410,7 @@ export function open(place) {
     const fetching = el("ul", { class: "jobs" }),
         catalog = el("div", { class: "stack" });
     const rows = new Map();
-    add(
-        place,
+    add(place,
         el("section", {}, el("h2", { class: "unseen" }, t("models.profiles")), profiles),
         el("section", { class: "card" }, el("h2", {}, t("models.fetching")), fetching, catalog),
         folder,
@@ -484,8 +428,7 @@ export function open(place) {
         }
         rows.clear();
         fetching.hidden = !state.downloads.size;
-        fill(
-            fetching,
+        fill(fetching,
             [...state.downloads.values()]
                 .sort((a, b) => (a.id < b.id ? 1 : -1))
                 .map((one) => {
@@ -497,16 +440,15 @@ export function open(place) {
 
     async function readCatalog() {
         try {
-            const { items } = await get("catalog");
-            fill(
-                catalog,
-                items.length
-                    ? el("ul", { class: "files" }, items.map(catalogRow))
+            const found = await get("catalog");
+            fill(catalog,
+                found.offline && note(t("models.offline")),
+                found.items.length
+                    ? el("ul", { class: "files" }, catalogRows(found))
                     : el("p", { class: "muted" }, t("models.no_catalog")),
             );
         } catch (error) {
-            fill(
-                catalog,
+            fill(catalog,
                 error.isMissing ? el("p", { class: "muted" }, t("models.not_here")) : failure(error, readCatalog),
             );
         }

@@ -2,7 +2,7 @@
 
 import { call, get, order, remove } from "./api.js";
 import { button, el, fill, iconButton } from "./dom.js";
-import { fileName } from "./format.js";
+import { dots, fileName } from "./format.js";
 import { state, takeJob, tell, watch } from "./state.js";
 import { t } from "./texts.js";
 import { busily, choice, dialog, explain, fail, field, select, toast } from "./ui.js";
@@ -82,25 +82,18 @@ export function enlarge(item) {
     let factor =
         factors.find((one) => !one.refused && one.value === "2")?.value ?? factors.find((one) => !one.refused)?.value;
     return dialog(t("enlarge.title"), (close) => [
-        choice("enlarge", t("enlarge.factor"), factors, factor, (value) => {
-            factor = value;
-        }),
-        field(
-            t("create.upscaler"),
+        choice("enlarge", t("enlarge.factor"), factors, factor, (value) => (factor = value)),
+        field(t("create.upscaler"),
             select(
                 upscalers.map((one) => ({
                     value: one.id,
-                    label: [one.title, one.license, one.experimental && t("experimental")].filter(Boolean).join(" · "),
+                    label: dots(one.title, one.license, one.experimental && t("experimental")),
                 })),
                 upscaler,
-                (value) => {
-                    upscaler = value;
-                },
+                (value) => (upscaler = value),
             ),
         ),
-        el(
-            "footer",
-            {},
+        el("footer", {},
             button(t("cancel"), () => close()),
             button(
                 t("enlarge.go"),
@@ -111,12 +104,7 @@ export function enlarge(item) {
                     });
                     takeJob(job);
                     close(job);
-                    toast(t("enlarge.queued"), {
-                        action: t("queue.open"),
-                        act: () => {
-                            location.hash = "#/queue";
-                        },
-                    });
+                    toast(t("enlarge.queued"), { action: t("queue.open"), act: () => (location.hash = "#/queue") });
                 }),
                 { kind: "primary", disabled: !factor },
             ),
@@ -140,9 +128,7 @@ export function itemActions(result) {
 // The newest pictures in a row.
 export function recentStrip() {
     const row = el("div", { class: "strip-row" });
-    const element = el(
-        "section",
-        { class: "strip", hidden: true },
+    const element = el("section", { class: "strip", hidden: true },
         el("header", { class: "row" }, el("h2", {}, t("strip.title")), el("a", { href: "#/gallery" }, t("strip.all"))),
         row,
     );
@@ -150,8 +136,7 @@ export function recentStrip() {
     const show = () => {
         const shown = items.filter((item) => !isGoing(item.id)).slice(0, RECENT);
         element.hidden = !shown.length;
-        fill(
-            row,
+        fill(row,
             shown.map((item) =>
                 el(
                     "a",

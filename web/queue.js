@@ -2,12 +2,13 @@
 
 import { get, remove } from "./api.js";
 import { add, button, el, fill, icon, iconButton } from "./dom.js";
-import { date, duration, size } from "./format.js";
-import { cancel, phaseText, remainingText, retry } from "./stage.js";
+import { date, dots, duration, size } from "./format.js";
+import { cancel, phaseText, remainingText, retry, stop } from "./stage.js";
 import { isOver, jobsNewestFirst, state, takeJob, tell, watch } from "./state.js";
 import { locale, t } from "./texts.js";
 import { busily, confirm, empty, meter, note, notes, setMeter } from "./ui.js";
 
+const CANCEL_LANES = 4;
 const OVER = "state=completed&state=failed&state=cancelled";
 
 function titleOf(job) {
@@ -17,22 +18,18 @@ function titleOf(job) {
 function factsOf(job) {
     const took =
         job.started_at && job.finished_at ? (new Date(job.finished_at) - new Date(job.started_at)) / 1000 : null;
-    return [
+    return dots(
         t(`kind.${job.kind}`),
         job.plan && size(job.plan.result_width, job.plan.result_height),
         job.seeds?.length > 1 && t("queue.pictures", { n: job.seeds.length }),
         date(job.created_at, locale),
         took !== null && t("queue.took", { time: duration(took) }),
-    ]
-        .filter(Boolean)
-        .join(" · ");
+    );
 }
 
 function thumbs(job) {
     const kept = job.results.filter((one) => one.gallery_item);
-    return el(
-        "div",
-        { class: "thumbs" },
+    return el("div", { class: "thumbs" },
         kept.length
             ? kept
                   .slice(0, 4)
@@ -60,21 +57,14 @@ function makeRow(job) {
     const actions = isOver(job)
         ? [
               iconButton(t("job.retry"), "again", retry(job.id)),
-              iconButton(
-                  t("queue.forget"),
-                  "close",
-                  busily(() => remove(`jobs/${job.id}`)),
-                  { kind: "quiet" },
-              ),
+              iconButton(t("queue.forget"), "close", busily(() => remove(`jobs/${job.id}`)), { kind: "quiet" }),
           ]
         : [button(t("cancel"), cancel(job.id), { symbol: "stop", kind: "small" })];
     const row = el(
         "li",
         { class: `job ${job.state}`, data: { id: job.id } },
         thumbs(job),
-        el(
-            "div",
-            { class: "job-text" },
+        el("div", { class: "job-text" },
             el("p", { class: "job-title" }, titleOf(job)),
             el("p", { class: "small muted" }, factsOf(job)),
             el("p", { class: "small row" }, phase, remaining),
@@ -123,15 +113,12 @@ export function open(place, detail, header) {
         stopAll.hidden = waiting.length < 2;
         clear.hidden = !over.length;
         if (!jobs.length) {
-            fill(
-                place,
+            fill(place,
                 empty(
                     "queue",
                     t("queue.empty"),
                     t("queue.empty_text"),
-                    el(
-                        "a",
-                        { class: "btn primary", href: "#/create" },
+                    el("a", { class: "btn primary", href: "#/create" },
                         icon("create"),
                         el("span", {}, t("gallery.begin")),
                     ),
@@ -168,8 +155,15 @@ export function open(place, detail, header) {
         tell("jobs", null);
     }
 
+    // What waits goes first, the newest before the others, so that none begins meanwhile.
     async function cancelAll() {
-        for (const job of jobsNewestFirst().filter((one) => !isOver(one))) await cancel(job.id)();
+        const open = jobsNewestFirst().filter((one) => !isOver(one)),
+            waiting = open.filter((one) => one.state === "queued");
+        const lane = async () => {
+            for (let job = waiting.shift(); job; job = waiting.shift()) await stop(job.id);
+        };
+        await Promise.all(Array.from({ length: CANCEL_LANES }, lane));
+        for (const job of open) if (!isOver(state.jobs.get(job.id) ?? job)) await stop(job.id);
     }
 
     const end = watch("jobs everything", show);

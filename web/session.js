@@ -48,9 +48,7 @@ async function renew() {
             token = "";
         }
         await ask();
-    })().finally(() => {
-        asking = null;
-    });
+    })().finally(() => (asking = null));
     await asking;
     return true;
 }
@@ -63,13 +61,13 @@ export function askBy(f) {
     ask = f;
 }
 
-const LINK = /^#link=([\w.-]+)$/;
+const LINK = /^#link=(.*)$/;
 
 // Takes /#link=CODE away before anything else sees it.
 export function takeLink() {
     const code = LINK.exec(location.hash)?.[1];
-    if (code) history.replaceState(null, "", location.pathname);
-    return code ?? "";
+    if (code !== undefined) history.replaceState(null, "", location.pathname);
+    return code;
 }
 
 // A page that is there already notices of a link that is opened in it nothing but this.

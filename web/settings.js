@@ -27,8 +27,7 @@ export function open(place) {
         service = el("div", { class: "stack" });
     add(place, own, service);
 
-    fill(
-        own,
+    fill(own,
         el("h2", {}, t("settings.page")),
         choice(
             "theme",
@@ -37,9 +36,7 @@ export function open(place) {
             theme(),
             applyTheme,
         ),
-        el(
-            "div",
-            { class: "row" },
+        el("div", { class: "row" },
             button(t("settings.guide"), openGuide, { symbol: "info" }),
             button(t("settings.leave"), busily(endSession), { symbol: "key" }),
         ),
@@ -98,10 +95,8 @@ export function open(place) {
             .map((one) => ({ value: one.id, label: one.title }));
         if (!upscalers.some((one) => one.value === s.upscaler))
             upscalers.unshift({ value: s.upscaler, label: t("settings.missing", { name: s.upscaler }) });
-        fill(
-            service,
-            card(
-                t("settings.drawing"),
+        fill(service,
+            card(t("settings.drawing"),
                 choice(
                     "default-preset",
                     t("settings.default_preset"),
@@ -109,8 +104,7 @@ export function open(place) {
                     s.default_preset,
                     save("default_preset"),
                 ),
-                field(
-                    t("settings.hardware_preset"),
+                field(t("settings.hardware_preset"),
                     select(
                         MEMORY.map((one) => ({ value: one, label: t(`memory.${one}`) })),
                         s.hardware_preset,
@@ -120,14 +114,11 @@ export function open(place) {
                 ),
                 number("memory_override_mib", 0, 1 << 24),
             ),
-            card(
-                t("settings.enlarging"),
+            card(t("settings.enlarging"),
                 field(t("settings.upscaler"), select(upscalers, s.upscaler, save("upscaler")), {
                     hint: t("settings.upscaler_hint"),
                 }),
-                el(
-                    "div",
-                    { class: "pair" },
+                el("div", { class: "pair" },
                     number("upscale_blend", 0, 1, "0.05"),
                     number("upscale_tile_size", 0, 2048),
                 ),
@@ -135,16 +126,12 @@ export function open(place) {
                     hint: t("settings.upscale_prescale_hint"),
                 }),
             ),
-            card(
-                t("settings.files"),
+            card(t("settings.files"),
                 folder("output_directory", true),
                 folder("model_directory", false),
                 number("keep_inputs_days", 0, 36500),
             ),
-            card(
-                t("settings.privacy"),
-                el("p", {}, t("settings.privacy_text")),
-            ),
+            card(t("settings.privacy"), el("p", {}, t("settings.privacy_text"))),
         );
     }
 

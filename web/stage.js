@@ -1,6 +1,6 @@
 // Where a job is seen: its preview while it is drawn, how far it is, and what came of it.
 
-import { blob, get, post } from "./api.js";
+import { blob, post } from "./api.js";
 import { button, el, fill, icon } from "./dom.js";
 import { duration, size } from "./format.js";
 import { isOver, state, takeJob, watch } from "./state.js";
@@ -30,7 +30,8 @@ export function remainingText(job) {
         : "";
 }
 
-export const cancel = (id) => busily(async () => takeJob(await post(`jobs/${id}/cancel`)));
+export const stop = async (id) => takeJob(await post(`jobs/${id}/cancel`));
+export const cancel = (id) => busily(() => stop(id));
 export const retry = (id, then) =>
     busily(async () => {
         const job = await post(`jobs/${id}/retry`);
@@ -75,15 +76,10 @@ export function makeStage({ actions, idle }) {
             remaining = el("span", { class: "muted" }),
             bar = meter(0, t("stage.progress"));
         parts = { image, frame, phase, remaining, bar };
-        fill(
-            element,
+        fill(element,
             el("div", { class: "view" }, frame),
-            el(
-                "div",
-                { class: "progress" },
-                el(
-                    "div",
-                    { class: "row" },
+            el("div", { class: "progress" },
+                el("div", { class: "row" },
                     phase,
                     remaining,
                     button(t("cancel"), cancel(job.id), { symbol: "stop", kind: "small" }),
@@ -118,13 +114,9 @@ export function makeStage({ actions, idle }) {
         const framed = one.gallery_item
             ? el("a", { href: `#/gallery/${one.gallery_item}`, "aria-label": t("stage.open") }, image)
             : image;
-        return el(
-            "figure",
-            {},
+        return el("figure", {},
             framed,
-            el(
-                "figcaption",
-                { class: "row" },
+            el("figcaption", { class: "row" },
                 el("span", { class: "muted" }, `${size(one.width, one.height)} · ${t("seed", { seed: one.seed })}`),
                 el("span", { class: "row actions" }, actions(one, job)),
             ),
@@ -134,21 +126,15 @@ export function makeStage({ actions, idle }) {
     function buildEnd(job) {
         dropPreview();
         if (job.state === "completed")
-            fill(
-                element,
-                el(
-                    "div",
-                    { class: `view results n${Math.min(job.results.length, 4)}` },
+            fill(element,
+                el("div", { class: `view results n${Math.min(job.results.length, 4)}` },
                     job.results.map((one) => result(job, one)),
                 ),
                 notes(job.notes),
             );
         else
-            fill(
-                element,
-                el(
-                    "div",
-                    { class: `empty ${job.state === "failed" ? "bad" : ""}` },
+            fill(element,
+                el("div", { class: `empty ${job.state === "failed" ? "bad" : ""}` },
                     icon(job.state === "failed" ? "warning" : "stop", "large"),
                     el("h2", {}, t(`state.${job.state}`)),
                     job.error && el("p", {}, job.error.message),
@@ -194,17 +180,9 @@ export function makeStage({ actions, idle }) {
     return {
         element,
         show,
-        get job() {
-            return state.jobs.get(id) ?? null;
-        },
         close() {
             ends.forEach((end) => end());
             dropPreview();
-        },
-        // A job that was not in the lists yet.
-        async find(job) {
-            if (!state.jobs.has(job)) takeJob(await get(`jobs/${job}`));
-            show(state.jobs.get(job));
         },
     };
 }

@@ -9,7 +9,6 @@ export const state = {
     models: [],
     jobs: new Map(),
     downloads: new Map(),
-    boot: null,
 };
 
 const watchers = new Map();
@@ -32,6 +31,9 @@ export const isOver = (job) => ENDED.has(job.state);
 export function takeJob(job) {
     const known = state.jobs.get(job.id);
     if (known && isOver(known) && !isOver(job)) return;
+    // Who waits behind it moves up, of which no event tells.
+    if (known?.state === "queued" && job.state !== "queued")
+        for (const one of state.jobs.values()) if (one.queue_position > known.queue_position) one.queue_position--;
     state.jobs.set(job.id, job);
     tell("jobs", job);
 }

@@ -7,6 +7,12 @@ import { has, t } from "./texts.js";
 
 const tray = () => document.getElementById("toasts");
 
+// Whoever looks at a modal dialog can neither see nor reach anything outside of it: messages go into the topmost one.
+function moveMessages() {
+    const place = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
+    if (tray().parentNode !== place) place.prepend(tray(), document.getElementById("announcer"));
+}
+
 // A short message at the edge. With an action it stays longer; `gone` is called when it leaves without that.
 export function toast(message, { action = "", act = null, gone = null, kind = "", seconds = act ? 8 : 5 } = {}) {
     let timer = 0,
@@ -14,24 +20,23 @@ export function toast(message, { action = "", act = null, gone = null, kind = ""
     const leave = (acted) => {
         if (done) return;
         done = true;
-        clearTimeout(timer);
         box.remove();
+        wait();
         if (acted) act();
         else gone?.();
     };
-    const box = el(
-        "div",
-        { class: `toast ${kind}` },
+    const box = el("div", { class: `toast ${kind}` },
         el("span", {}, message),
         act && button(action, () => leave(true), { kind: "quiet" }),
         iconButton(t("close"), "close", () => leave(false), { kind: "quiet small" }),
     );
+    const wait = () => clearTimeout(timer);
     const run = () => {
+        wait();
         timer = setTimeout(leave, seconds * 1000, false);
     };
-    box.addEventListener("pointerenter", () => clearTimeout(timer));
-    box.addEventListener("pointerleave", run);
-    box.addEventListener("focusin", () => clearTimeout(timer));
+    for (const name of ["pointerenter", "focusin"]) box.addEventListener(name, wait);
+    for (const name of ["pointerleave", "focusout"]) box.addEventListener(name, run);
     tray().append(box);
     run();
     return () => leave(false);
@@ -78,22 +83,28 @@ addEventListener("hashchange", () => {
     isFirst = false;
 });
 
+// Shows a dialog above everything else until it is closed.
+export function showModal(box) {
+    document.body.append(box);
+    box.showModal();
+    moveMessages();
+    box.addEventListener("close", () => {
+        moveMessages();
+        box.remove();
+    });
+}
+
 // Shows a dialog over the screen until it is closed. Back closes it, by `leave`, before it leaves the screen.
 export function cover(box, leave = () => box.close()) {
     if (isFirst) history.pushState(null, "");
     isFirst = false;
     over.push({ box, leave, address: location.href });
     box.addEventListener("close", () => {
-        over.splice(
-            over.findIndex((one) => one.box === box),
-            1,
-        );
-        box.remove();
+        over.splice(over.findIndex((one) => one.box === box), 1);
     });
     // Whoever follows a link to a screen wants to see that one.
     box.addEventListener("click", (event) => event.target.closest("a[href^='#']") && leave());
-    document.body.append(box);
-    box.showModal();
+    showModal(box);
 }
 
 // Back has been pressed: the address is again what it was, and what lies on top goes instead.
@@ -115,11 +126,8 @@ export function dialog(title, build, { kind = "" } = {}) {
         };
         const id = `dialog-${crypto.randomUUID()}`;
         const box = el("dialog", { class: kind, "aria-labelledby": id });
-        add(
-            box,
-            el(
-                "header",
-                {},
+        add(box,
+            el("header", {},
                 el("h2", { id }, title),
                 iconButton(t("close"), "close", () => close(), { kind: "quiet" }),
             ),
@@ -134,12 +142,7 @@ export function dialog(title, build, { kind = "" } = {}) {
 export function confirm(title, message, yes, kind = "danger") {
     return dialog(title, (close) => [
         el("p", {}, message),
-        el(
-            "footer",
-            {},
-            button(t("cancel"), () => close(false)),
-            button(yes, () => close(true), { kind }),
-        ),
+        el("footer", {}, button(t("cancel"), () => close(false)), button(yes, () => close(true), { kind })),
     ]);
 }
 
@@ -152,9 +155,7 @@ export function field(label, control, { hint = "", kind = "" } = {}) {
     const id = control.id || `field-${++fields}`;
     control.id = id;
     if (hint) control.setAttribute("aria-describedby", `${id}-hint`);
-    return el(
-        "div",
-        { class: `field ${kind}` },
+    return el("div", { class: `field ${kind}` },
         el("label", { for: id }, label),
         control,
         hint && el("p", { class: "hint", id: `${id}-hint` }, hint),
@@ -187,9 +188,7 @@ export function toggle(label, checked, onchange, { hint = "" } = {}) {
 
 // choices: [{ value, label }]
 export function select(choices, value, onchange) {
-    const box = el(
-        "select",
-        { onchange: () => onchange(box.value) },
+    const box = el("select", { onchange: () => onchange(box.value) },
         choices.map((one) => el("option", { value: one.value, disabled: Boolean(one.refused) }, one.label)),
     );
     box.value = value;
@@ -207,16 +206,12 @@ export function choice(name, legend, choices, value, onchange, kind = "") {
             disabled: Boolean(one.refused),
             onchange: () => onchange(one.value),
         });
-        return el(
-            "label",
-            { class: "option", title: one.refused || one.title || null },
+        return el("label", { class: "option", title: one.refused || one.title || null },
             input,
             el("span", {}, one.glyph ?? null, one.label, one.small && el("small", {}, one.small)),
         );
     });
-    return el(
-        "fieldset",
-        { class: `choice ${kind}` },
+    return el("fieldset", { class: `choice ${kind}` },
         el("legend", {}, legend),
         el("div", { class: "options" }, parts),
     );
@@ -236,9 +231,7 @@ export function fact(name, ...value) {
 // ---- states of a screen ----
 
 export function empty(symbol, title, text, ...actions) {
-    return el(
-        "div",
-        { class: "empty" },
+    return el("div", { class: "empty" },
         icon(symbol, "large"),
         el("h2", {}, title),
         el("p", {}, text),
@@ -247,9 +240,7 @@ export function empty(symbol, title, text, ...actions) {
 }
 
 export function failure(error, again) {
-    return el(
-        "div",
-        { class: "empty bad", role: "alert" },
+    return el("div", { class: "empty bad", role: "alert" },
         icon("warning", "large"),
         el("h2", {}, t("error.title")),
         el("p", {}, explain(error)),
@@ -258,9 +249,7 @@ export function failure(error, again) {
 }
 
 export function loading() {
-    return el(
-        "div",
-        { class: "loading", role: "status" },
+    return el("div", { class: "loading", role: "status" },
         el("span", { class: "unseen" }, t("loading")),
         el("i"),
         el("i"),
@@ -274,10 +263,7 @@ export async function load(place, f) {
     try {
         fill(place, await f());
     } catch (error) {
-        fill(
-            place,
-            failure(error, () => load(place, f)),
-        );
+        fill(place, failure(error, () => load(place, f)));
     }
 }
 
@@ -292,11 +278,8 @@ export function notes(list) {
 }
 
 export function meter(fraction, label) {
-    const bar = el(
-        "div",
-        { class: "meter", role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
-        el("i"),
-    );
+    const range = { "aria-valuemin": "0", "aria-valuemax": "100" };
+    const bar = el("div", { class: "meter", role: "progressbar", "aria-label": label, ...range }, el("i"));
     setMeter(bar, fraction);
     return bar;
 }

@@ -1,24 +1,36 @@
 // One picture, large, with all that is known of it and all that can be done with it.
 
 import { call, get } from "./api.js";
-import { add, button, el, fill, icon, iconButton } from "./dom.js";
+import { button, el, fill, icon, iconButton } from "./dom.js";
 import { bytes, date, size } from "./format.js";
 import { deleteItem, downloadLink, enlarge, nameOf, setFavourite } from "./parts.js";
 import { usePicture, useRequest } from "./create.js";
 import { compare } from "./compare.js";
 import { state, watch } from "./state.js";
 import { locale, t } from "./texts.js";
-import { announce, busily, fact, fail, field, toast } from "./ui.js";
+import { announce, busily, complain, fact, fail, field, showModal, toast } from "./ui.js";
 
-// What of a recipe is a request that can be made again.
-export function requestOfRecipe(recipe) {
+// What of a recipe is a request that can be made again. Another model would choose another size, so it is said.
+export function requestOfRecipe(recipe, model) {
     const { steps, guidance, working_width: width, working_height: height, profile, ...request } = recipe;
+    const isOpen = width && !request.inputs?.length && !request.upscale && request.size?.mode !== "custom";
+    if (isOpen && profile !== model) request.size = { mode: "custom", width, height };
     return { ...request, batch: 1 };
+}
+
+// What of it is no part of a request.
+function lossOf({ profile, steps }, active) {
+    const isOther = profile && profile !== active?.name;
+    return [
+        isOther && t("carried.model", { name: profile, model: active?.name ?? t("unknown") }),
+        (isOther || steps !== active?.defaults.steps) && t("note.steps_by_model"),
+    ].filter(Boolean);
 }
 
 // neighbour(item, step): the one before or after, if there is one. left(item): it was closed.
 export function openViewer(first, { neighbour, left }) {
-    let item = first;
+    let item = first,
+        gone = null;
     const view = el("div", { class: "viewer-picture" }),
         facts = el("div", { class: "viewer-facts" });
     const box = el("dialog", { class: "viewer whole", "aria-label": t("viewer.label") }, view, facts);
@@ -29,7 +41,10 @@ export function openViewer(first, { neighbour, left }) {
 
     function go(step) {
         const next = neighbour(item, step);
-        if (!next) return;
+        if (next) turnTo(next);
+    }
+
+    function turnTo(next) {
         item = next;
         history.replaceState(null, "", `#/gallery/${item.id}`);
         show();
@@ -42,6 +57,13 @@ export function openViewer(first, { neighbour, left }) {
             box.close();
             location.hash = "#/create";
         });
+    }
+
+    async function reuse() {
+        const active = state.models.find((one) => one.active),
+            loss = lossOf(item.recipe, active);
+        await useRequest(requestOfRecipe(item.recipe, active?.name));
+        if (loss.length) toast(loss.join(" "), { kind: "warn", seconds: 8 });
     }
 
     async function source() {
@@ -60,8 +82,7 @@ export function openViewer(first, { neighbour, left }) {
         image.addEventListener("error", () =>
             fill(view, el("div", { class: "empty bad" }, icon("warning", "large"), el("p", {}, t("viewer.missing")))),
         );
-        fill(
-            view,
+        fill(view,
             image,
             before && iconButton(t("viewer.before"), "left", () => go(-1), { kind: "turn before" }),
             after && iconButton(t("viewer.after"), "right", () => go(1), { kind: "turn after" }),
@@ -77,67 +98,38 @@ export function openViewer(first, { neighbour, left }) {
             maxlength: "200",
             value: item.title ?? "",
             placeholder: t("viewer.untitled"),
-            onchange: () => change({ title: title.value.trim() || null }),
+            onchange: () => change(title, { title: title.value.trim() || null }),
         });
         const tags = el("input", {
             type: "text",
             value: item.tags.join(", "),
             placeholder: t("viewer.no_tags"),
             onchange: () =>
-                change({
-                    tags: tags.value
-                        .split(",")
-                        .map((one) => one.trim())
-                        .filter(Boolean),
-                }),
+                change(tags, { tags: tags.value.split(",").map((one) => one.trim()).filter(Boolean) }),
         });
-        fill(
-            facts,
-            el(
-                "header",
-                { class: "row" },
+        fill(facts,
+            el("header", { class: "row" },
                 el("span", { class: "muted" }, t(`kind.${item.kind}`)),
-                el(
-                    "span",
-                    { class: "row" },
+                el("span", { class: "row" },
                     star,
                     downloadLink(item),
-                    iconButton(t("delete"), "trash", () => {
-                        const next = neighbour(item, 1) ?? neighbour(item, -1),
-                            gone = item;
-                        if (next) item = next;
-                        else box.close();
-                        deleteItem(gone);
-                        if (next) show();
-                    }),
+                    iconButton(t("delete"), "trash", leaveOut, { class: "btn square delete" }),
                     iconButton(t("close"), "close", () => box.close()),
                 ),
             ),
             item.prompt && el("p", { class: "prompt" }, item.prompt),
             item.recipe_unreadable &&
                 el("p", { class: "muted" }, t("viewer.unreadable", { file: `gallery/${item.id}.json` })),
-            el(
-                "div",
-                { class: "viewer-actions" },
+            el("div", { class: "viewer-actions" },
                 item.recipe?.prompt &&
-                    button(
-                        t("viewer.reuse"),
-                        leaveFor(() => useRequest(requestOfRecipe(item.recipe))),
-                        { symbol: "again", kind: "primary" },
-                    ),
+                    button(t("viewer.reuse"), leaveFor(reuse), { symbol: "again", kind: "primary" }),
                 ["edit", "inpaint", "outpaint"].some((kind) => kinds.includes(kind)) &&
-                    button(
-                        t("picture.edit"),
-                        leaveFor(() => usePicture(item)),
-                        { symbol: "edit" },
-                    ),
+                    button(t("picture.edit"), leaveFor(() => usePicture(item)), { symbol: "edit" }),
                 button(t("picture.enlarge"), () => enlarge(item), { symbol: "enlarge" }),
                 item.source_inputs?.length > 0 &&
                     button(t("compare.source"), () => source().catch(fail), { symbol: "compare" }),
             ),
-            el(
-                "dl",
-                {},
+            el("dl", {},
                 fact(t("fact.size"), `${size(item.width, item.height)} · ${bytes(item.bytes)}`),
                 item.seed &&
                     fact(
@@ -157,10 +149,32 @@ export function openViewer(first, { neighbour, left }) {
         );
     }
 
-    const change = (patch) =>
-        call("PATCH", `gallery/${item.id}`, { json: patch }).then((now) => {
-            item = now;
-        }, fail);
+    // Another one comes into its place, or it itself again, and whoever deletes goes on there.
+    function leaveOut() {
+        const next = neighbour(item, 1) ?? neighbour(item, -1);
+        gone = item;
+        if (next) item = next;
+        else box.close();
+        deleteItem(gone);
+        if (next) goOn(next);
+    }
+
+    function goOn(to) {
+        turnTo(to);
+        facts.querySelector(".delete").focus();
+    }
+
+    const change = (control, patch) =>
+        call("PATCH", `gallery/${item.id}`, { json: patch }).then(
+            (now) => {
+                complain(control, "");
+                if (now.id === item.id) item = now;
+            },
+            (error) => {
+                complain(control, t("viewer.unsaved"));
+                fail(error);
+            },
+        );
 
     box.addEventListener("keydown", (event) => {
         if (["INPUT", "TEXTAREA"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey)
@@ -175,21 +189,20 @@ export function openViewer(first, { neighbour, left }) {
             keys[event.key]();
         }
     });
-    const end = watch("gallery", ({ updated, deleted }) => {
+    const end = watch("gallery", ({ added, updated, deleted }) => {
+        if (added && added.id === gone?.id) goOn(added);
         if (updated?.id === item.id) {
             item = updated;
             if (!facts.contains(document.activeElement) || document.activeElement.tagName !== "INPUT") show();
         }
         if (deleted === item.id) box.close();
     });
+    show();
+    showModal(box);
     box.addEventListener("close", () => {
         end();
-        box.remove();
         left(item);
     });
-    show();
-    add(document.body, box);
-    box.showModal();
     // Whoever comes by a link of its own may have a list that does not hold it: what it is now, the service says.
     get(`gallery/${item.id}`).then(
         (now) => {

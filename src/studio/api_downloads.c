@@ -55,7 +55,7 @@ static bool work_catalog(kn_visit *v, kn_store *s, kn_error *err) {
     for (size_t i = 0; ok && i < all->artifact_count; i++)
         ok = add_entry(items, s, all, &all->artifacts[i], directory, err);
     free(directory);
-    v->json = json_pack("{s:o}", "items", items);
+    v->json = json_pack("{s:o, s:b}", "items", items, "offline", kn_fetcher_is_offline(v->studio->fetcher));
     return ok && (v->json || kn_fail_nomem(err, KN_PATH_BYTES));
 }
 

@@ -162,9 +162,13 @@ static bool take_profile(kn_model_list *l, size_t *room, const kn_profiles *all,
     p.width = (uint32_t)(width->given ? width->integer : p.variant->width);
     p.height = (uint32_t)(height->given ? height->integer : p.variant->height);
     take_defaults(&d, &p);
+    if (official && !(p.title = strdup("Built-in demo")))
+        return kn_fail_nomem(err, KN_TITLE_MAX);
     kn_model_profile *items = kn_array_grow(l->profiles, l->count, room, sizeof *items, err);
-    if (!items)
+    if (!items) {
+        free(p.title);
         return false;
+    }
     l->profiles = items;
     l->profiles[l->count++] = p;
     kn_model_profile *to = &l->profiles[l->count - 1];

@@ -160,5 +160,19 @@ class Carried(BrowserCase):
                 drop(page, ".composer", ("apple.png", rig.get(f"/jobs/{job['id']}/results/0").body))
                 expect(page.locator(".offer")).to_contain_text("It was drawn with demo; editor is in use now.")
 
+    def test_settings_of_a_picture_of_another_model_keep_its_size_and_say_what_is_lost(self):
+        with Serve() as rig:
+            plan = rig.ended(rig.job("A red apple."))["plan"]
+            rig.edit_by_default()
+            with self.visit(rig) as page:
+                page.click(".nav a[data-name=gallery]")
+                page.locator(".cell a").first.click()
+                page.click(".viewer >> text=Use these settings")
+                expect(page.locator(".toast")).to_have_text(
+                    "It was drawn with demo; editor is in use now. "
+                    "Steps, guidance and schedule will be those of the model.")
+                shot(page, "carried-model")
+                self.assertEqual(form_of(page)[3], [str(plan["working_width"]), str(plan["working_height"])])
+
 
 tap.main()

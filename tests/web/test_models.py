@@ -29,6 +29,10 @@ def gone(_, reply):
     reply.status, reply.body = 404, b""
 
 
+class Offline(Catalogued):
+    of_studio = {"offline": True}
+
+
 class Models(BrowserCase):
     @contextlib.contextmanager
     def fetching(self, behave):
@@ -152,6 +156,33 @@ class Models(BrowserCase):
             expect(card).to_contain_text("Diffusion model is missing")
             expect(row).to_contain_text("Done")
             expect(row).not_to_contain_text("All files are there")
+
+    def test_a_whole_model_is_fetched_at_once(self):
+        first, *parts = files.PARTS
+        with (Server(first, more=parts) as server, Catalogued(mirror=server.url) as rig, self.visit(rig) as page):
+            page.click(".nav a[data-name=models]")
+            card = page.locator(".model", has_text="demo")
+            expect(card).to_contain_text("Built-in demo")
+            entry = page.locator(".files li", has_text=f"{len(files.PARTS)} files")
+            expect(entry).to_contain_text("The built-in model, once more")
+            entry.get_by_role("button", name="Fetch all").click()
+            dialog = page.get_by_role("dialog")
+            for part in files.PARTS:
+                expect(dialog).to_contain_text(files.sha256(part))
+            self.check_access(page, "licences of a collection")
+            shot(page, "fetch-all")
+            self.agree(page)
+            expect(entry).to_contain_text("Installed")
+            expect(page.locator(".model", has_text="demo-again")).to_contain_text("Ready")
+            shot(page, "fetched-all")
+
+    def test_a_service_without_a_network_offers_nothing_to_fetch(self):
+        with Offline() as rig, self.visit(rig) as page:
+            page.click(".nav a[data-name=models]")
+            expect(page.locator(".note")).to_contain_text("This service is set to use no network.")
+            expect(page.locator(".files li", has_text="The small one")).to_be_visible()
+            self.assertEqual(page.get_by_role("button", name="Fetch").count(), 0)
+            shot(page, "offline")
 
     def test_files_of_a_folder_become_a_profile(self):
         with Serve() as rig, tempfile.TemporaryDirectory() as folder, self.visit(rig) as page:

@@ -17,6 +17,16 @@ if not why_not():
 WEIGHT_MAX = 250_000
 SCREENS = ("create", "queue", "gallery", "models", "settings", "diagnostics")
 LONG = {"batch": 8, "preset": "quality"}
+MANY = 210  # jobs, of which the list gives 200 at a time
+# A browser without a window shows all its tabs at once.
+HIDING = """(() => {
+    let hidden = false;
+    Object.defineProperty(document, "hidden", { get: () => hidden });
+    window.hide = (to) => {
+        hidden = to;
+        document.dispatchEvent(new Event("visibilitychange"));
+    };
+})()"""
 RUNS = re.compile(r"^(?!Waiting)\S")  # whatever a job is at that is held
 
 
@@ -127,6 +137,14 @@ class Page(BrowserCase):
                     expect(page.locator(".stage figure img")).to_be_visible()
                     self.assertEqual(page.locator("#token").count(), 0)
 
+    def test_a_link_that_never_was_one_is_refused_in_words(self):
+        with Serve() as rig:
+            for broken in ("x", "%20", ""):
+                with self.visit(rig, enters=False, may_complain=True, start=f"/#link={broken}") as page:
+                    expect(page.locator(".toast")).to_contain_text("This link is good no more, or never was")
+                    expect(page.locator("#token")).to_be_visible()
+                    self.assertNotIn("link", page.url)
+
     def test_a_link_is_taken_by_a_page_that_asks_for_the_token(self):
         with Serve() as rig, self.visit(rig, enters=False) as page:
             expect(page.locator("#token")).to_be_visible()
@@ -168,6 +186,92 @@ class Page(BrowserCase):
                 expect(row.locator("strong")).to_have_text("Stopping after this step")
             expect(row.locator("strong")).to_have_text("Cancelled")
             self.assertEqual(rig.ended(job)["state"], "cancelled")
+
+    def test_what_this_tab_draws_is_shown_again_after_a_reload(self):
+        with Serve() as rig, self.visit(rig) as page:
+            page.fill("textarea >> nth=0", "A boat.")
+            page.check("[name=preset][value=quality]")
+            page.check("[name=batch][value='8']")
+            page.click("button[type=submit]")
+            expect(page.locator(".progress")).to_be_visible()
+            with rig.held(job_of(rig)["id"]):
+                page.reload()
+                expect(page.locator(".progress strong")).to_have_text(RUNS)
+                page.click(".progress >> text=Cancel")
+                expect(page.locator(".progress strong")).to_have_text("Stopping after this step")
+            expect(page.locator(".stage h2")).to_have_text("Cancelled")
+
+    def test_a_kept_draft_says_that_its_picture_is_gone(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            drop(page, ".composer", ("small.png", picture(64, 64)))
+            expect(page.locator(".picture img")).to_be_visible()
+            rig.ask("DELETE", f"/inputs/{rig.upload(picture(64, 64))}")
+            page.reload()
+            expect(page.locator(".picture")).to_contain_text("Gone: remove it.")
+            expect(page.locator(".picture img")).to_have_count(0)
+            shot(page, "picture-gone")
+
+    def test_the_plan_is_asked_again_when_the_way_to_the_service_is_free(self):
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            expect(page.locator(".plan")).to_be_visible()
+            page.route("**/api/v1/plan", lambda route: route.abort())
+            page.fill("textarea >> nth=0", "A boat.")
+            page.check("[name=batch][value='2']")
+            expect(page.locator(".verdict")).to_have_text("The service cannot be reached.")
+            expect(page.locator("#lost")).to_be_hidden()
+            page.unroute("**/api/v1/plan")
+            expect(page.locator(".plan")).to_be_visible()
+
+    def test_more_jobs_than_a_page_of_the_list_are_shown_and_cancelled(self):
+        with Serve() as rig:
+            first = rig.job("a boat", **LONG)
+            with rig.held(first):
+                for number in range(MANY):
+                    last = rig.job(f"boat {number}")
+                with self.visit(rig) as page:
+                    go(page, "queue")
+                    expect(page.locator(".job")).to_have_count(MANY + 1)
+                    expect(page.locator(".nav [data-name=queue] .badge")).to_have_text(str(MANY + 1))
+                    expect(page.locator(".job").first).to_have_attribute("data-id", first)
+                    expect(page.locator(f".job[data-id={last}] strong")).to_have_text(f"{MANY - 1} jobs before it")
+                    shot(page, "queue-many")
+                    page.click("text=Cancel all")
+                    expect(page.locator(f".job[data-id={first}] strong")).to_have_text("Stopping after this step")
+                    self.assertEqual(rig.get("/status")["queue"]["queued"], 0)
+            self.assertEqual(rig.ended(first)["state"], "cancelled")
+            self.assertEqual({one["started_at"] for one in rig.get("/jobs?limit=200")["items"] if one["id"] != first},
+                             {None})
+
+    def test_who_waits_moves_up(self):
+        with Serve() as rig, self.visit(rig) as page:
+            first = rig.job("a boat", **LONG)
+            with rig.held(first):
+                left, last = rig.job("a boat"), rig.job("a house")
+                go(page, "queue")
+                row = page.locator(f".job[data-id={last}] strong")
+                expect(row).to_have_text("One job before it")
+                rig.post(f"/jobs/{left}/cancel")
+                expect(row).to_have_text("Next in the queue")
+
+    def test_a_tab_that_nobody_sees_takes_no_connection_from_the_others(self):
+        with Serve() as rig, self.visit(rig, start="/") as first:
+            context, tabs = first.context, [first]
+            first.evaluate(HIDING)
+            context.add_init_script(HIDING)
+            for _ in range(6):
+                tabs[-1].evaluate("hide(true)")
+                tabs.append(context.new_page())
+                tabs[-1].goto("/")
+                tabs[-1].wait_for_selector("main h1")
+            tabs[-1].fill("textarea >> nth=0", "A boat.")
+            tabs[-1].click("button[type=submit]")
+            expect(tabs[-1].locator(".stage figure img")).to_be_visible()
+            expect(first.locator(".strip-row a")).to_have_count(0)
+            tabs[-1].evaluate("hide(true)")
+            first.evaluate("hide(false)")
+            expect(first.locator(".strip-row a")).to_have_count(1)
+            rig.ended(rig.job("A house."))
+            expect(first.locator(".strip-row a")).to_have_count(2)
 
     def test_a_job_says_what_it_waits_for(self):
         with Rig() as rig, self.visit(rig) as page:

@@ -1,5 +1,8 @@
 """What people do with pictures on the studio's page."""
 
+import json
+import signal
+
 import tap
 from studio.rig import Rig, png
 from studio.serve import Serve
@@ -89,6 +92,35 @@ class Pictures(BrowserCase):
                 facts = [rig.get(f"/inputs/{one['input_id']}") for one in job["request"]["inputs"]]
                 self.assertEqual(*((one["width"], one["height"]) for one in facts))
 
+    def test_what_cannot_be_drawn_of_an_area_is_said_on_the_canvas(self):
+        why = "the mask's white falls between the model's cells of 16 pixels, so that nothing would be drawn"
+        refusal = {"code": "request_invalid", "title": "No", "detail": why, "status": 422,
+                   "errors": [{"pointer": "/inputs/1/input_id", "detail": why}]}
+
+        def refuse(route):
+            if '"mask"' not in route.request.post_data:
+                route.continue_()
+                return
+            route.fulfill(status=422, content_type="application/problem+json", body=json.dumps(refusal))
+
+        with Serve() as rig, self.visit(rig, may_complain=True) as page:
+            page.route("**/api/v1/plan", refuse)
+            drop(page, ".composer", ("small.png", png(64, 64)))
+            page.fill("textarea >> nth=0", "A boat.")
+            page.click("[aria-label='Paint an area']")
+            self.assertEqual(page.get_by_label("Brush size").input_value(), "16")  # a cell of the model
+            page.locator("canvas.paper").press("Enter")
+            page.click(".editor >> text=Use")
+            expect(page.locator(".editor .bad")).to_have_text(
+                f"This cannot be used: {why}. Try a larger brush or a wider edge.")
+            shot(page, "mask-refused")
+            page.get_by_label("Wider edge").fill("8")
+            expect(page.locator(".editor .bad")).to_have_count(0)
+            page.unroute("**/api/v1/plan")
+            page.click(".editor >> text=Use")
+            expect(page.locator(".editor")).to_have_count(0)
+            expect(page.locator(".plan")).to_contain_text("Inpaint")
+
     def test_a_picture_is_extended_as_the_planner_allows(self):
         with Serve() as rig, self.visit(rig) as page:
             drop(page, ".composer", ("small.png", png(64, 64)))
@@ -96,7 +128,7 @@ class Pictures(BrowserCase):
             page.click("[aria-label=Extend]")
             page.fill("label:has-text('Right') + input", "32")
             page.keyboard.press("Tab")
-            expect(page.locator(".editor [role=status]")).to_have_text("becomes 96 × 64")
+            expect(page.locator(".editor header [role=status]")).to_have_text("becomes 96 × 64")
             page.fill("label:has-text('Right') + input", "8192")
             page.keyboard.press("Tab")
             expect(page.locator(".editor .bad")).to_have_text("No side may have more than 8192 pixels.")
@@ -114,6 +146,15 @@ class Pictures(BrowserCase):
                 cells = page.locator(".cell:not([hidden])")
                 expect(cells).to_have_count(3)
                 page.fill("[type=search]", "boat")
+                expect(cells).to_have_count(1)
+                cells.first.locator("a").focus()
+                page.keyboard.press("Delete")
+                expect(cells).to_have_count(0)
+                page.click("text=Undo")
+                expect(cells).to_have_count(1)
+                rig.ended(rig.job("Another boat."))
+                expect(cells).to_have_count(2)
+                rig.ask("DELETE", f"/gallery/{rig.get('/gallery')['items'][0]['id']}")
                 expect(cells).to_have_count(1)
                 cells.first.hover()
                 cells.first.locator(".star").click()
@@ -143,6 +184,71 @@ class Pictures(BrowserCase):
                 page.click("text=Undo")
                 expect(cells).to_have_count(3)
                 self.assertEqual(len(rig.get("/gallery")["items"]), 3)
+
+    def test_a_picture_deleted_in_the_viewer_is_had_back_there(self):
+        with Serve() as rig:
+            draw_all(rig)
+            with self.visit(rig) as page:
+                open_screen(page, "gallery")
+                viewer, undo = page.locator(".viewer"), page.locator(".toast button", has_text="Undo")
+                page.locator(".cell a").first.click()
+                for number, had_back in enumerate((undo.click, lambda: self.reach(page, undo))):
+                    viewer.get_by_label("Delete").click()
+                    expect(viewer.locator(".prompt")).to_have_text(WORDS[1])
+                    expect(viewer.get_by_label("Delete")).to_be_focused()
+                    self.check_access(page, "viewer with a message")
+                    shot(page, f"viewer-deleted-{number}")
+                    had_back()
+                    expect(page.locator(".toast")).to_have_count(0)
+                    expect(viewer.locator(".prompt")).to_have_text(WORDS[2])
+                    expect(viewer.get_by_label("Delete")).to_be_focused()
+                page.keyboard.press("Escape")
+                page.click("text=Compare")
+                expect(page.locator(".cell:not([hidden])")).to_have_count(3)
+                self.assertEqual(len(rig.get("/gallery")["items"]), 3)
+
+    def reach(self, page, wanted):
+        """From where the focus is to a button that comes before it, by keys alone."""
+        for _ in range(12):
+            page.keyboard.press("Shift+Tab")
+            if wanted.evaluate("(one) => one === document.activeElement"):
+                page.keyboard.press("Enter")
+                return
+        self.fail("it is not reached")
+
+    def test_what_fails_over_the_screen_is_said_there(self):
+        with Serve() as rig:
+            draw_all(rig)
+            with self.visit(rig, may_complain=True) as page:
+                open_screen(page, "gallery")
+                page.locator(".cell a").first.click()
+                expect(page.locator(".viewer")).to_be_visible()
+                rig.end(signal.SIGKILL)
+                page.get_by_label("Title", exact=True).fill("Mine")
+                page.keyboard.press("Tab")
+                self.told_to(page)
+                expect(page.locator(".viewer .wrong")).to_have_text("This is not saved yet.")
+                rig.begin()
+                page.get_by_label("Title", exact=True).fill("My apple")
+                page.keyboard.press("Tab")
+                expect(page.locator(".viewer .wrong")).to_have_count(0)
+                page.click("text=Work from it")
+                page.click("[aria-label='Paint an area']")
+                page.locator("canvas.paper").press("Enter")
+                rig.end(signal.SIGKILL)
+                page.click(".editor >> text=Use")
+                self.told_to(page)
+                rig.begin()
+                page.click(".editor >> text=Use")
+                expect(page.locator(".editor")).to_have_count(0)
+
+    def told_to(self, page):
+        """It is said, where it can be seen and pressed."""
+        told = page.locator(".toast", has_text="The service cannot be reached.")
+        expect(told).to_have_count(1)
+        shot(page, "told")
+        told.get_by_label("Close").click()
+        expect(told).to_have_count(0)
 
     def test_settings_of_a_picture_are_used_again_and_it_is_enlarged(self):
         with Serve() as rig:
