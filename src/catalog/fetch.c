@@ -164,6 +164,7 @@ static bool fetch(const kn_fetch *f, int dir_fd, kn_fetch_result *ret, kn_error 
     if (!kn_partial_open(dir_fd, f->artifact->name, f->artifact->bytes, &part, err))
         return fail(ret, err->code == KN_E_USAGE ? KN_FETCH_BUSY : KN_FETCH_NO_SPACE);
     bool was_new = part.is_new;
+    ret->emptied_bytes = part.emptied;
     bool ok = kn_partial_reserve(&part, err) || fail(ret, KN_FETCH_NO_SPACE);
     if (!ok && was_new)
         kn_partial_discard(&part);
