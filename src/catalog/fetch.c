@@ -182,6 +182,7 @@ static bool fetch(const kn_fetch *f, int dir_fd, kn_fetch_result *ret, kn_error 
     if (!kn_partial_open(dir_fd, f->artifact->name, f->artifact->bytes, &part, err))
         return fail(ret, kn_fetch_problem_of(err->code));
     bool was_new = part.is_new;
+    ret->emptied_bytes = part.emptied;
     bool ok = kn_partial_reserve(&part, err) || fail(ret, kn_fetch_problem_of(err->code));
     if (!ok && was_new)
         kn_partial_discard(&part);

@@ -66,7 +66,8 @@ typedef struct kn_fetch {
 } kn_fetch;
 
 typedef struct kn_fetch_result {
-    bool was_there; /* nothing had to be fetched */
+    bool was_there;         /* nothing had to be fetched */
+    uint64_t emptied_bytes; /* of an unfinished file that was none of this one */
     kn_fetch_problem problem;
 } kn_fetch_result;
 

@@ -72,6 +72,12 @@ static bool is_still_named(const kn_partial *p, const struct stat *st) {
            now.st_dev == st->st_dev;
 }
 
+/* What is written would be in a file of somebody else, too. */
+static bool has_one_name(const struct stat *st, const char *name, kn_error *err) {
+    return st->st_nlink <= 1 || kn_fail(err, KN_E_OUTPUT, "'%s' is a file that has another name, too; remove this one",
+                                        kn_quote_path(name).text);
+}
+
 static bool open_locked(kn_partial *p, kn_error *err) {
     struct stat st;
     p->fd = open_private(p, p->part);
@@ -79,9 +85,12 @@ static bool open_locked(kn_partial *p, kn_error *err) {
         return fail_errno(err, "the unfinished file cannot be opened");
     if (!S_ISREG(st.st_mode))
         return kn_fail(err, KN_E_OUTPUT, "'%s' is no regular file", kn_quote_path(p->part).text);
+    if (!has_one_name(&st, p->part, err))
+        return false;
     if (flock(p->fd, LOCK_EX | LOCK_NB) || !is_still_named(p, &st))
         return kn_fail(err, KN_E_USAGE, "another process is downloading it; wait for that one, or stop it");
     p->is_new = (uint64_t)st.st_size != p->bytes;
+    p->emptied = p->is_new ? (uint64_t)st.st_size : 0;
     return true;
 }
 
@@ -99,8 +108,9 @@ bool kn_partial_open(int dir_fd, const char *name, uint64_t bytes, kn_partial *r
         ok = fail_errno(err, "the journal of an earlier download cannot be removed");
     if (ok && p.is_new && ftruncate(p.fd, 0))
         ok = fail_errno(err, "what an earlier download left cannot be removed");
-    if (ok && (p.journal_fd = open_private(&p, p.journal)) < 0)
+    if (ok && ((p.journal_fd = open_private(&p, p.journal)) < 0 || fstat(p.journal_fd, &st)))
         ok = fail_errno(err, "the journal cannot be opened");
+    ok = ok && has_one_name(&st, p.journal, err);
     if (!ok) {
         kn_partial_close(&p);
         return false;

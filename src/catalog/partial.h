@@ -14,7 +14,8 @@ typedef struct kn_partial {
     int dir_fd, fd, journal_fd;
     char *name, *part, *journal;
     uint64_t bytes;
-    bool is_new; /* there was none of that size */
+    bool is_new;      /* there was none of that size */
+    uint64_t emptied; /* bytes of one of another size */
 } kn_partial;
 
 /* Opens root/folder and makes both if they are not there. The descriptor is the caller's to close; -1: an error. */
@@ -24,7 +25,7 @@ int kn_partial_folder(const char *root, const char *folder, kn_error *err);
 bool kn_partial_size(int dir_fd, const char *name, uint64_t *ret);
 
 /* Takes over dir_fd, also when it fails. What is there of another size is emptied. KN_E_USAGE: another process is at
- * it; KN_E_OUTPUT: NAME is there. */
+ * it; KN_E_OUTPUT: NAME is there, or what is to be written is no file of its own (a link, of either kind). */
 bool kn_partial_open(int dir_fd, const char *name, uint64_t bytes, kn_partial *ret, kn_error *err);
 void kn_partial_close(kn_partial *p); /* what there is stays */
 

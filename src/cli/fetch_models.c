@@ -1,4 +1,5 @@
 /* kuno fetch-models: downloads a collection of the catalogue, or tells what there is. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -217,6 +218,9 @@ static bool fetch_part(work *w, size_t i, kn_error *err) {
     kn_fetch_show_begin(&w->show, a->name, o->quiet);
     bool ok = kn_fetch_run(&f, &w->results[i], err);
     kn_fetch_show_end(&w->show);
+    if (w->results[i].emptied_bytes)
+        kn_warn("'%s.part' was of another size, with %" PRIu64 " bytes; it was emptied", a->name,
+                w->results[i].emptied_bytes);
     if (!ok) {
         tell_by_hand(w, a, w->results[i].problem);
         return kn_fail_within(err, "'%s'", a->name);

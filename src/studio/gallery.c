@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "image/size.h"
 #include "studio/paths.h"
+#include "text/unicode.h"
 
 static const char room[] = "gallery";
 
@@ -39,21 +40,22 @@ static char *sidecar_text(const kn_record *r, kn_error *err) {
 
 /* ---- the table ---- */
 
-/* What a search looks through, ASCII in lower case. */
+static bool add_folded(const char *text, kn_buf *into) {
+    return kn_fold_add(text, strlen(text), into, NULL);
+}
+
+/* What a search looks through. */
 static bool add_words(const kn_record *r, kn_buf *into) {
-    bool ok = kn_buf_add_text(into, r->prompt ? r->prompt : "") && kn_buf_add_text(into, "\n") &&
-              kn_buf_add_text(into, r->title ? r->title : "");
+    bool ok = add_folded(r->prompt ? r->prompt : "", into) && kn_buf_add_text(into, "\n") &&
+              add_folded(r->title ? r->title : "", into);
     for (size_t i = 0; i < r->tag_count; i++)
-        ok = ok && kn_buf_add_text(into, "\n") && kn_buf_add_text(into, r->tags[i]);
-    for (size_t i = 0; i < into->len; i++)
-        if (into->data[i] >= 'A' && into->data[i] <= 'Z')
-            into->data[i] = (char)(into->data[i] | 32);
+        ok = ok && kn_buf_add_text(into, "\n") && add_folded(r->tags[i], into);
     return ok;
 }
 
 static bool put_row(kn_store *s, const kn_record *r, const char *text, kn_error *err) {
     KN_AUTO_BUF words;
-    kn_buf_init(&words, KN_RECORD_BYTES);
+    kn_buf_init(&words, 4 * KN_RECORD_BYTES);
     if (!add_words(r, &words))
         return kn_fail_nomem(err, words.len);
     bool ok = kn_store_do(s, err, NULL,
@@ -196,30 +198,32 @@ static bool add_condition(kn_buf *sql, int *n, const char *text) {
     return kn_buf_printf(sql, text, ++*n);
 }
 
-enum { WORDS_MAX = 20, WORD_BYTES = 1024 };
+enum { WORDS_MAX = 20, WORDS_BYTES = 1024 };
 
-/* Cut at spaces, ASCII in lower case; words beyond WORDS_MAX are of no account. */
-static size_t split_words(const char *text, char *copy, const char *words[WORDS_MAX]) {
-    size_t n = 0, len = strlen(text);
-    for (size_t i = 0; i <= len; i++) {
-        char c = text[i];
-        copy[i] = c == ' ' || c == '\t' || c == '\n' ? 0 : c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
-        bool begins = copy[i] && (!i || !copy[i - 1]);
-        if (begins && n < WORDS_MAX)
-            words[n++] = copy + i;
+/* Cuts it up at spaces; words beyond WORDS_MAX are of no account. */
+static size_t split_words(kn_buf *text, const char *words[WORDS_MAX]) {
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++) {
+        char *c = &text->data[i];
+        if (*c == ' ' || *c == '\t' || *c == '\n')
+            *c = 0;
+        else if ((!i || !c[-1]) && n < WORDS_MAX)
+            words[n++] = c;
     }
     return n;
 }
 
 bool kn_gallery_list(kn_store *s, const kn_gallery_filter *f, json_t *into, int64_t *ret_next, kn_error *err) {
     KN_AUTO_BUF sql;
+    KN_AUTO_BUF folded;
     const char *values[WORDS_MAX + 2];
-    char copy[WORD_BYTES];
     const char *words[WORDS_MAX];
-    size_t word_count = f->words && strlen(f->words) < sizeof copy ? split_words(f->words, copy, words) : 0;
     int n = 0;
     kn_buf_init(&sql, 8192);
-    bool ok = kn_buf_add_text(&sql, "SELECT record, seq FROM gallery WHERE 1");
+    kn_buf_init(&folded, 4 * WORDS_BYTES);
+    bool ok = !f->words || strlen(f->words) >= WORDS_BYTES || add_folded(f->words, &folded);
+    size_t word_count = split_words(&folded, words);
+    ok = ok && kn_buf_add_text(&sql, "SELECT record, seq FROM gallery WHERE 1");
     for (size_t i = 0; ok && i < word_count; i++) {
         ok = add_condition(&sql, &n, " AND instr(words, ?%d) > 0");
         values[n - 1] = words[i];
@@ -408,7 +412,7 @@ static const char row_of_id[] = "SELECT 1 FROM gallery WHERE id = ?";
 /* Whether the table says the same already; tables of earlier versions had more words to search in. */
 static bool is_known(kn_store *s, const kn_record *r, const char *text) {
     KN_AUTO_BUF words;
-    kn_buf_init(&words, KN_RECORD_BYTES);
+    kn_buf_init(&words, 4 * KN_RECORD_BYTES);
     kn_query q = kn_query_open(s, NULL, "SELECT record, words FROM gallery WHERE id = ?", "t", r->id.text);
     bool known = kn_query_next(&q) && !strcmp(kn_query_text(&q, 0), text) && add_words(r, &words) &&
                  !strcmp(kn_query_text(&q, 1), words.data);

@@ -45,7 +45,7 @@ static const char tables[] =
     " PRIMARY KEY (job_id, input_id)) STRICT;"
     "CREATE INDEX IF NOT EXISTS jobs_by_input ON job_inputs (input_id);"
 
-    /* `words` is what a search looks at: prompt, title and tags in lower case. */
+    /* `words` is what a search looks at: prompt, title and tags without cases. */
     "CREATE TABLE IF NOT EXISTS gallery ("
     " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
     " id TEXT NOT NULL UNIQUE, file TEXT NOT NULL, job_id TEXT, favorite INTEGER NOT NULL,"

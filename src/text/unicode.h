@@ -1,4 +1,5 @@
-/* As much of Unicode as a tokenizer needs: three classes of characters and normalization form C. */
+/* As much of Unicode as is needed here: three classes of characters and normalization form C for tokenizers, case
+ * folding for searches. */
 #ifndef KN_TEXT_UNICODE_H
 #define KN_TEXT_UNICODE_H
 
@@ -16,5 +17,9 @@ bool kn_nfc_is_certain(const char *text, size_t len);
 
 /* Adds the text in NFC (Unicode 14.0) to `into`. It must be UTF-8; it grows to at most three times its bytes. */
 bool kn_nfc_add(const char *text, size_t len, kn_buf *into, kn_error *err);
+
+/* Adds the text in NFC and without its cases (simple folding, Unicode 14.0): what is alike but for these is alike then.
+ * It must be UTF-8; it grows to at most four times its bytes. */
+bool kn_fold_add(const char *text, size_t len, kn_buf *into, kn_error *err);
 
 #endif

@@ -67,6 +67,22 @@ class Scenarios(Fetching):
         self.assertEqual(len(set(re.findall(r"\b[0-9a-f]{64}\b", result.err))), 2)
         self.assertEqual(self.leftovers(), [])
 
+    def test_what_is_in_the_place_of_the_unfinished_file_is_told(self):
+        part = self.place("small").with_suffix(".safetensors.part")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        theirs = part.with_name("theirs")
+        theirs.write_bytes(b"theirs")
+        os.link(theirs, part)
+        with Server("small") as server:
+            self.assert_refused("small", self.fetch("small", server), "another name", code=INVALID)
+            self.assertEqual(theirs.read_bytes(), b"theirs")
+            theirs.unlink()
+            result = self.fetch("small", server)
+            self.assert_fetched("small", result)
+            self.assertIn("was of another size, with 6 bytes; it was emptied", result.err)
+            self.place("small").unlink()
+            self.assertNotIn("emptied", self.fetch("small", server).err)
+
     def test_disk_full(self):
         with Server("small") as server:
             result = self.fetch("too-large", server)

@@ -351,6 +351,41 @@ static void nothing_is_written_through_a_link(void **state) {
     assert_int_not_equal(access("/tmp/kuno-partial-elsewhere", F_OK), 0);
 }
 
+static void nothing_is_written_into_a_file_with_another_name(void **state) {
+    place *p = *state;
+    const char *const names[] = { "model.gguf.part", "model.gguf.part.journal" };
+    int dir_fd = dup(p->part.dir_fd);
+    KN_AUTO_BUF text;
+    kn_buf_init(&text, 100);
+    for (size_t i = 0; i < KN_COUNT(names); i++) {
+        kn_error err = { 0 };
+        kn_partial other;
+        kn_partial_discard(&p->part);
+        kn_partial_close(&p->part);
+        p->part.dir_fd = kn_partial_folder(p->root, "vae", NULL);
+        if (i) { /* as a download has left it */
+            close(p->part.dir_fd);
+            open_part(p);
+            assert_true(kn_partial_reserve(&p->part, &err));
+            unlinkat(dir_fd, names[i], 0);
+            kn_partial_close(&p->part);
+        }
+        int fd = openat(dir_fd, "theirs", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        assert_int_equal(write(fd, "theirs", 6), 6);
+        close(fd);
+        assert_int_equal(linkat(dir_fd, "theirs", dir_fd, names[i], 0), 0);
+        assert_false(kn_partial_open(dup(dir_fd), "model.gguf", BYTES, &other, &err));
+        assert_non_null(strstr(err.text, "has another name"));
+        struct stat st;
+        assert_int_equal(fstatat(dir_fd, "theirs", &st, 0), 0);
+        assert_int_equal(st.st_size, 6);
+        unlinkat(dir_fd, names[i], 0);
+        unlinkat(dir_fd, "theirs", 0);
+        open_part(p);
+    }
+    close(dir_fd);
+}
+
 static void a_journal_without_its_file_is_gone_first(void **state) {
     place *p = *state;
     KN_AUTO_BUF text;
@@ -427,6 +462,7 @@ int main(void) {
         PROMISE(a_file_system_without_that_rename_has_links),
         PROMISE(only_one_works_on_a_file),
         PROMISE(nothing_is_written_through_a_link),
+        PROMISE(nothing_is_written_into_a_file_with_another_name),
         PROMISE(a_journal_without_its_file_is_gone_first),
         PROMISE(what_was_left_longer_is_cut),
         PROMISE(only_the_file_that_was_hashed_gets_the_name),

@@ -38,15 +38,22 @@ static void pictures_are_found_by_words_and_tags(void **state) {
     kn_id job = add_job(s);
     save_picture(s, &job, 0, "A Red Boat on a lake", "water");
     save_picture(s, &job, 1, "a green apple, 100%_done", "fruit");
+    save_picture(s, &job, 2, "Ein Ärger in ΟΔΟΣ, ЛОДКА, Ȿ, Straße", "grün");
     static const struct {
         const char *words, *tag;
         size_t count;
     } rows[] = {
-        { NULL, NULL, 2 },
+        { NULL, NULL, 3 },
         { "red", NULL, 1 },
         { "RED lake", NULL, 1 },
         { "red apple", NULL, 0 },
-        { "  ", NULL, 2 },
+        { "  ", NULL, 3 },
+        { "ä", NULL, 1 },
+        { "ÄRGER GRÜN", NULL, 1 },
+        { "a\u0308rger", NULL, 1 }, /* as other systems write it */
+        { "οδος", NULL, 1 },
+        { "лодка ȿ STRAẞE", NULL, 1 },
+        { "ö", NULL, 0 },
         { "fruit", NULL, 1 },
         { NULL, "water", 1 },
         { NULL, "wat", 0 },
@@ -133,6 +140,11 @@ static void words_of_an_earlier_version_are_made_anew_after_a_start(void **state
     GOOD(kn_gallery_reconcile(s, &broken, &err));
     assert_int_equal(found(s, "2026", NULL), 0);
     assert_int_equal(found(s, "boat x", NULL), 1);
+    save_picture(s, &job, 1, "ÄPFEL", "x");
+    GOOD(kn_store_do(s, &err, NULL, "UPDATE gallery SET words = replace(words, 'ä', 'Ä')", ""));
+    assert_int_equal(found(s, "äpfel", NULL), 0);
+    GOOD(kn_gallery_reconcile(s, &broken, &err));
+    assert_int_equal(found(s, "äpfel", NULL), 1);
     kn_store_close(s);
 }
 
