@@ -244,7 +244,8 @@ class Pictures(BrowserCase):
 
     def told_to(self, page):
         """It is said, where it can be seen and pressed."""
-        told = page.locator(".toast", has_text="The service cannot be reached.")
+        words = page.get_by_text("The service cannot be reached.", exact=True)  # the lost connection is told in more
+        told = page.locator(".toast", has=words)
         expect(told).to_have_count(1)
         shot(page, "told")
         told.get_by_label("Close").click()
