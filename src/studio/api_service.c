@@ -128,11 +128,30 @@ void kn_api_get_settings(kn_exchange *x, kn_span body) {
         kn_visit_send(v, work_settings, NULL);
 }
 
+/* Reads an If-Match (RFC 9110, 13.1.1): any, or tags, of which a weak one is like no other. False: it is none. */
+static bool read_tags(const char *at, const char *tag, bool *ret_named) {
+    *ret_named = !strcmp(at, "*");
+    for (size_t len, count = 0; !*ret_named; count++) {
+        at += strspn(at, ", \t");
+        if (!*at)
+            return count > 0;
+        bool weak = !strncmp(at, "W/", 2);
+        at += weak ? 2 : 0;
+        len = *at == '"' ? 1 + strcspn(at + 1, "\" \t") : 0;
+        if (!len || at[len] != '"' || !strchr(", \t", at[len + 1]))
+            return false;
+        *ret_named = !weak && len + 1 == strlen(tag) && !strncmp(at, tag, len + 1);
+        at += len + 1;
+    }
+    return true;
+}
+
 /* If-Match names the version that the client has seen. */
 static bool is_current(kn_visit *v, const kn_studio_settings *settings) {
     char now[32];
+    bool named;
     snprintf(now, sizeof now, "\"%" PRId64 "\"", settings->version);
-    return !v->key[0] || !strcmp(v->key, "*") || strstr(v->key, now) ||
+    return !v->key[0] || (read_tags(v->key, now, &named) && named) ||
            kn_visit_deny(v, 412, "settings_changed", "Somebody else changed the settings", "read them again");
 }
 
@@ -175,6 +194,7 @@ static bool work_change_settings(kn_visit *v, kn_store *s, kn_error *err) {
 
 static void after_change_settings(kn_visit *v) {
     kn_studio_tell(v->studio, KN_EVENT_SETTINGS_UPDATED, "", json_incref(v->json));
+    kn_studio_tidy(v->studio); /* inputs may have to go sooner now */
     kn_visit_answer(v);
 }
 
@@ -182,7 +202,8 @@ void kn_api_change_settings(kn_exchange *x, kn_span body) {
     kn_visit *v = kn_visit_begin(x, body, "");
     if (!v || !kn_visit_has_json(v))
         return;
-    bool given = kn_visit_has_field(v, "If-Match"), good = kn_visit_field(v, "If-Match", v->key, IF_MATCH_MAX + 1);
+    bool given = kn_visit_has_field(v, "If-Match"), named,
+         good = kn_visit_field(v, "If-Match", v->key, IF_MATCH_MAX + 1) && read_tags(v->key, "", &named);
     if (!good)
         v->key[0] = 0;
     if (given && !good) {

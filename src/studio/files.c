@@ -45,17 +45,36 @@ bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t
     return ok;
 }
 
+bool kn_store_has_trash(const kn_store *s) {
+    char *path;
+    struct stat st;
+    if (!kn_store_path(s, ".", KN_STORE_TRASH, &path, NULL))
+        return false;
+    bool has = lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    free(path);
+    return has;
+}
+
+bool kn_store_make_trash(const kn_store *s, kn_error *err) {
+    char *path;
+    if (kn_store_has_trash(s))
+        return true;
+    if (!kn_store_path(s, ".", KN_STORE_TRASH, &path, err))
+        return false;
+    bool made = mkdir(path, 0700) == 0;
+    free(path);
+    return made || kn_fail(err, kn_code_of_write(errno, KN_E_IO), "the folder '%s' cannot be made: %s", KN_STORE_TRASH,
+                           errno == EEXIST ? "something else has its name" : strerror(errno));
+}
+
 bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err) {
-    char *from = NULL, *into = NULL, *folder = NULL;
-    bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err) &&
-              kn_store_path(s, ".", to, &folder, err);
-    bool moved = ok && (mkdir(folder, 0700) == 0 || errno == EEXIST) && rename(from, into) == 0;
-    if (ok && !moved && errno != ENOENT)
+    char *from = NULL, *into = NULL;
+    bool ok = kn_store_path(s, room, name, &from, err) && kn_store_path(s, to, name, &into, err);
+    if (ok && rename(from, into) != 0 && errno != ENOENT)
         ok = kn_fail(err, kn_code_of_write(errno, KN_E_IO), "a file of the %s cannot be moved: %s", room,
                      strerror(errno));
     free(from);
     free(into);
-    free(folder);
     return ok;
 }
 

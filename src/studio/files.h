@@ -16,8 +16,11 @@ bool kn_sha256_of(const void *data, size_t len, kn_sha256 *ret, kn_error *err);
 bool kn_store_write(const kn_store *s, const char *room, const char *name, const void *data, size_t len, kn_error *err);
 bool kn_store_read(const kn_store *s, const char *room, const char *name, size_t limit, kn_buf *into, kn_error *err);
 
-/* Moves it to another room of the same disk, which is made if it is not there (another disk may have come into its
- * place); a file that is not there is none to move. */
+/* The trash, which is no link to another folder; it is made when something comes into it. */
+bool kn_store_has_trash(const kn_store *s);
+bool kn_store_make_trash(const kn_store *s, kn_error *err);
+
+/* Moves it to another room of the same disk, which is there; a file that is not there is none to move. */
 bool kn_store_move(const kn_store *s, const char *room, const char *name, const char *to, kn_error *err);
 bool kn_store_has(const kn_store *s, const char *room, const char *name);
 bool kn_store_size(const kn_store *s, const char *room, const char *name, uint64_t *ret); /* false: it is not there */

@@ -351,9 +351,9 @@ static bool forget_row(kn_store *s, const char *id, kn_error *err) {
 
 static bool move_to_trash(kn_store *s, const char *id, bool keep_file, kn_error *err) {
     kn_record r;
-    if (!kn_gallery_find(s, id, &r, err))
+    if (!kn_store_has_its_gallery(s, err) || !kn_gallery_find(s, id, &r, err))
         return false;
-    bool ok = kn_store_begin(s, err);
+    bool ok = kn_store_make_trash(s, err) && kn_store_begin(s, err);
     if (ok &&
         !kn_store_end(s, forget_row(s, id, err) && move_files(s, &r, keep_file, room, KN_STORE_TRASH, err), err)) {
         move_files(s, &r, keep_file, KN_STORE_TRASH, room, NULL); /* the row is there as before */
@@ -617,21 +617,15 @@ static bool take_records(kn_store *s, unsigned *ret_broken, kn_error *err) {
            last_place(s, &after, err) && (after <= before || arrange_rows(s, err));
 }
 
-/* It is made when something comes into it. */
-static bool empty_trash(kn_store *s, time_t before, kn_error *err) {
-    char *path;
-    if (!kn_store_path(s, ".", KN_STORE_TRASH, &path, err))
-        return false;
-    bool there = access(path, F_OK) == 0;
-    free(path);
-    return !there || kn_store_each(s, KN_STORE_TRASH, expire, &before, err);
+bool kn_gallery_expire_trash(kn_store *s, kn_error *err) {
+    time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
+    return !kn_store_has_trash(s) || kn_store_each(s, KN_STORE_TRASH, expire, &before, err);
 }
 
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
-    time_t before = (time_t)(kn_date_now() - (int64_t)KN_TRASH_DAYS * 24 * 3600);
     *ret_broken = 0;
     bool ok = kn_store_begin(s, err);
     ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
-           kn_store_each(s, "results", check_result, NULL, err) && empty_trash(s, before, err);
+           kn_store_each(s, "results", check_result, NULL, err) && kn_gallery_expire_trash(s, err);
 }

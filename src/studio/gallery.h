@@ -62,4 +62,7 @@ bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err);
  * nothing, with what the picture's file tells. */
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err);
 
+/* Removes from the trash what has been in it for KN_TRASH_DAYS. */
+bool kn_gallery_expire_trash(kn_store *s, kn_error *err);
+
 #endif

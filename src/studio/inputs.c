@@ -224,7 +224,7 @@ bool kn_inputs_delete(kn_store *s, const char *id, kn_error *err) {
     return remove_input(s, id, err) || (kn_store_makes_room(s, err) && remove_input(s, id, err));
 }
 
-bool kn_inputs_expire(kn_store *s, unsigned days, kn_error *err) {
+bool kn_inputs_expire(kn_store *s, unsigned days, bool *ret_more, kn_error *err) {
     enum { AT_ONCE = 100 };
     char ids[AT_ONCE][KN_SHA256_TEXT];
     size_t n = 0;
@@ -239,6 +239,7 @@ bool kn_inputs_expire(kn_store *s, unsigned days, kn_error *err) {
     bool ok = kn_query_close(&r);
     for (size_t i = 0; ok && i < n; i++)
         ok = kn_inputs_delete(s, ids[i], err);
+    *ret_more = n == AT_ONCE;
     return ok;
 }
 

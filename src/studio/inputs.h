@@ -48,8 +48,9 @@ bool kn_inputs_list(kn_store *s, unsigned limit, int64_t before, json_t *into, i
 /* KN_E_USAGE: a job that is not finished needs it. */
 bool kn_inputs_delete(kn_store *s, const char *id, kn_error *err);
 
-/* Removes those that no unfinished job needs and nobody used for so many days. */
-bool kn_inputs_expire(kn_store *s, unsigned days, kn_error *err);
+/* Removes those that no unfinished job needs and nobody used for so many days, a hundred at once. *ret_more: there may
+ * be others. */
+bool kn_inputs_expire(kn_store *s, unsigned days, bool *ret_more, kn_error *err);
 
 /* After a start: pictures that nobody finished looking at go, and known ones that the database lost come back. */
 bool kn_inputs_reconcile(kn_store *s, kn_error *err);

@@ -44,6 +44,10 @@ struct kn_studio {
     kn_errand giving_back;
     kn_timer quiet;
     bool gives_back;
+    kn_errand tidying;
+    kn_timer tidy_soon;
+    bool tidies, tidies_again;
+    bool has_more; /* to tidy; set by the disk's thread */
     kn_session_list sessions;
     int64_t started_s;
     bool damaged; /* the database was begun anew */
@@ -54,6 +58,9 @@ struct kn_studio {
 };
 
 void kn_studio_log(kn_studio *s, const char *fmt, ...) KN_PRINTF(2, 3);
+
+/* Removes what has been kept for its time, now and then once an hour. */
+void kn_studio_tidy(kn_studio *s);
 
 /* Tells watchers. `json` is taken over. */
 void kn_studio_tell(kn_studio *s, kn_event_kind kind, const char *subject, json_t *json);

@@ -391,7 +391,7 @@ bool kn_jobs_order(kn_store *s, const char *id, kn_job_order *ret, kn_error *err
 
 /* ---- after a start ---- */
 
-static bool trim_history(kn_store *s, kn_error *err) {
+bool kn_jobs_trim(kn_store *s, kn_error *err) {
     for (bool more = true; more;) {
         kn_id id = { "" };
         kn_query r = kn_query_open(
@@ -429,7 +429,7 @@ static bool recover(kn_store *s, int *ret_ended, kn_error *err) {
     if (!kn_store_end(s, ok, err))
         return false;
     *ret_ended = cancelled + failed;
-    return trim_history(s, err);
+    return kn_jobs_trim(s, err);
 }
 
 bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {

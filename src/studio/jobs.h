@@ -119,6 +119,9 @@ bool kn_jobs_order(kn_store *s, const char *id, kn_job_order *ret, kn_error *err
 /* After a start: what was running is queued again, or ends. *ret_ended: how many ended so. */
 bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err);
 
+/* Forgets finished jobs beyond KN_JOBS_HISTORY, and keys that nobody repeats any more. */
+bool kn_jobs_trim(kn_store *s, kn_error *err);
+
 /* So often it has been begun. Nothing, if it does not run. */
 bool kn_jobs_count_starts(kn_store *s, const char *id, unsigned starts, kn_error *err);
 

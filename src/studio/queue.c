@@ -235,8 +235,9 @@ static bool copy_out(kn_queue *q, kn_store *store, const kn_record *record) {
     char *path = NULL;
     if (!kn_studio_settings_load(store, &q->studio->own, &settings, NULL))
         return false;
-    bool ok = !settings.output_directory ||
-              kn_gallery_export(settings.output_directory, record->file, q->picture.data, q->picture.len, &path, NULL);
+    bool ok = settings.output_directory ? kn_gallery_export(settings.output_directory, record->file, q->picture.data,
+                                                            q->picture.len, &path, NULL)
+                                        : !kn_studio_settings_lack_output(&settings);
     free(path);
     kn_studio_settings_free(&settings);
     return ok;

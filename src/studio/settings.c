@@ -124,8 +124,13 @@ static void take_ui(kn_form *f, char **ret) {
         replace(f, ret, strndup(text.data, text.len));
 }
 
+static uint64_t bit_of(int key) {
+    return (uint64_t)1 << key;
+}
+
 static void take_member(kn_form *f, int key, kn_studio_settings *s) {
     size_t word = 0;
+    s->unusable &= ~bit_of(key);
     switch (key) {
     case HARDWARE:
         word = s->hardware;
@@ -182,18 +187,18 @@ static bool set_defaults(kn_studio_settings *s, const kn_own_folders *own, kn_er
     return kn_fail_nomem(err, strlen(own->models));
 }
 
-/* Stored is what was read as a change before. Folders may have gone since: a setting that is of no use any more is left
- * out, the others stay. */
+/* Stored is what was read as a change before. Folders may have gone since, and come back: a setting that is of no use
+ * at the moment is left out, the others stay. */
 static void read_stored(kn_studio_settings *s, const char *text) {
     json_t *all = json_loads(text, 0, NULL);
-    for (size_t i = 0; all && i < KN_COUNT(keys); i++) {
+    for (int i = 0; all && i < (int)KN_COUNT(keys); i++) {
         json_t *value = json_object_get(all, keys[i]);
         json_t *one = value ? json_pack("{s:O}", keys[i], value) : NULL;
         char *change = one ? json_dumps(one, JSON_COMPACT) : NULL;
         KN_AUTO_BUF pointer;
         kn_buf_init(&pointer, 100);
-        if (change)
-            kn_studio_settings_patch(s, change, strlen(change), &pointer, NULL);
+        if (change && !kn_studio_settings_patch(s, change, strlen(change), &pointer, NULL))
+            s->unusable |= bit_of(i);
         free(change);
         json_decref(one);
     }
@@ -217,25 +222,47 @@ bool kn_studio_settings_load(kn_store *store, const kn_own_folders *own, kn_stud
     return true;
 }
 
-static bool save(kn_store *store, const kn_studio_settings *s, const char *text, kn_error *err) {
+bool kn_studio_settings_lack_output(const kn_studio_settings *s) {
+    return s->unusable & bit_of(OUTPUT);
+}
+
+/* What is stored of settings that are of no use at the moment. */
+static void keep_unusable(const kn_studio_settings *s, const char *stored, json_t *into) {
+    json_t *all = s->unusable ? json_loads(stored, 0, NULL) : NULL;
+    for (int i = 0; all && i < (int)KN_COUNT(keys); i++)
+        if (s->unusable & bit_of(i))
+            json_object_set(into, keys[i], json_object_get(all, keys[i]));
+    json_decref(all);
+}
+
+static bool write_row(kn_store *store, const json_t *j, int64_t version, kn_error *err) {
+    char *text = json_dumps(j, JSON_COMPACT);
+    bool ok =
+        text ? kn_store_do(store, err, NULL, "INSERT OR REPLACE INTO settings VALUES (1, ?, ?)", "ti", text, version)
+             : kn_fail_nomem(err, KN_SETTINGS_UI_BYTES);
+    free(text);
+    return ok;
+}
+
+static bool save(kn_store *store, const kn_studio_settings *s, json_t *j, kn_error *err) {
     int64_t version = 0;
-    kn_query r = kn_query_open(store, err, "SELECT version FROM settings WHERE id = 1", "");
-    if (kn_query_next(&r))
+    kn_query r = kn_query_open(store, err, "SELECT version, value FROM settings WHERE id = 1", "");
+    if (kn_query_next(&r)) {
         version = kn_query_int(&r, 0);
+        keep_unusable(s, kn_query_text(&r, 1), j);
+    }
     return kn_query_close(&r) &&
            (version == s->version || kn_fail(err, KN_E_USAGE, "the settings have been changed meanwhile")) &&
-           kn_store_do(store, err, NULL, "INSERT OR REPLACE INTO settings VALUES (1, ?, ?)", "ti", text, version + 1);
+           write_row(store, j, version + 1, err);
 }
 
 bool kn_studio_settings_save(kn_store *store, kn_studio_settings *s, kn_error *err) {
     json_t *j = kn_studio_settings_json(s);
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    json_decref(j);
-    if (!text)
+    if (!j)
         return kn_fail_nomem(err, KN_SETTINGS_UI_BYTES);
     bool ok = kn_store_begin(store, err);
-    ok = ok && kn_store_end(store, save(store, s, text, err), err);
-    free(text);
+    ok = ok && kn_store_end(store, save(store, s, j, err), err);
+    json_decref(j);
     if (ok)
         s->version++;
     return ok;

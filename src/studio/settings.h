@@ -36,8 +36,12 @@ typedef struct kn_studio_settings {
     uint64_t engine_port;
     char *ui; /* a JSON object */
     int64_t version;
+    uint64_t unusable; /* bit n: what is stored of the n-th setting is of no use at the moment; it stays stored */
     const kn_own_folders *own; /* in which folders may not lie */
 } kn_studio_settings;
+
+/* Whether a folder for copies was chosen that cannot be used at the moment: output_directory is then NULL. */
+bool kn_studio_settings_lack_output(const kn_studio_settings *s);
 
 /* own: names the folder for models where there are no settings yet; must stay. */
 bool kn_studio_settings_load(kn_store *store, const kn_own_folders *own, kn_studio_settings *ret, kn_error *err);

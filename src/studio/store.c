@@ -205,6 +205,32 @@ bool kn_store_takes(const kn_store *s, const char *room, uint64_t bytes, kn_erro
     return ok;
 }
 
+static bool look_at_gallery(const kn_store *s, struct stat *ret, kn_error *err) {
+    char *path;
+    if (!kn_store_path(s, ".", "gallery", &path, err))
+        return false;
+    bool there = stat(path, ret) == 0;
+    free(path);
+    return there || kn_fail(err, KN_E_IO, "the gallery's folder cannot be found: %s", strerror(errno));
+}
+
+bool kn_store_has_its_gallery(const kn_store *s, kn_error *err) {
+    struct stat now;
+    return look_at_gallery(s, &now, err) &&
+           ((now.st_dev == s->gallery_dev && now.st_ino == s->gallery_ino) ||
+            kn_fail(err, KN_E_IO,
+                    "the gallery's folder is another one than at the start; bring its disk back, or start again"));
+}
+
+static bool note_gallery(kn_store *s, kn_error *err) {
+    struct stat now;
+    if (!look_at_gallery(s, &now, err))
+        return false;
+    s->gallery_dev = now.st_dev;
+    s->gallery_ino = now.st_ino;
+    return true;
+}
+
 static bool make_folder(const char *path, kn_error *err) {
     return mkdir(path, 0700) == 0 || errno == EEXIST ||
            kn_fail(err, kn_code_of_write(errno, KN_E_IO), "a folder of the studio cannot be made: %s", strerror(errno));
@@ -220,7 +246,8 @@ static void sweep(const char *folder) {
         closedir(d);
 }
 
-static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails", KN_STORE_TRASH };
+/* The trash is made when there is something for it. */
+static const char *const rooms[] = { ".", "inputs", "gallery", "results", "thumbnails" };
 
 /* What earlier versions have deleted lay beside the gallery. On another disk than the gallery's it stays there. */
 static bool take_old_trash(const kn_store *s, kn_error *err) {
@@ -235,7 +262,7 @@ static bool take_old_trash(const kn_store *s, kn_error *err) {
 
 static bool make_folders(const kn_store *s, kn_error *err) {
     bool ok = make_folder(s->folder, err);
-    for (size_t i = 0; ok && i < KN_COUNT(rooms) - 1; i++) { /* the trash is made when there is something for it */
+    for (size_t i = 0; ok && i < KN_COUNT(rooms); i++) {
         char *path;
         ok = kn_store_path(s, ".", rooms[i], &path, err) && make_folder(path, err);
         if (ok)
@@ -350,7 +377,8 @@ bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_erro
         return kn_fail_nomem(err, sizeof *s);
     }
     kn_error why = { 0 };
-    bool ok = has_known_database(s, err) && make_folders(s, err) && open_database(s, wait_ms, &why);
+    bool ok =
+        has_known_database(s, err) && make_folders(s, err) && note_gallery(s, err) && open_database(s, wait_ms, &why);
     if (!ok && kn_store_makes_room(s, &why)) {
         sqlite3_close(s->db);
         s->db = NULL;

@@ -22,6 +22,7 @@
 
 #include <sqlite3.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 
@@ -35,6 +36,8 @@ typedef struct kn_store {
     char *folder;    /* absolute */
     bool was_broken; /* the database was damaged and has been begun anew */
     bool has_reserve;
+    dev_t gallery_dev; /* the gallery's folder as it was at the opening */
+    ino_t gallery_ino;
     bool has_remains; /* of what was deleted, maybe: in the log of changes */
     unsigned wait_ms; /* for another program's lock */
     bool is_held;     /* that was longer: nobody waits until a lock is had at once */
@@ -66,6 +69,10 @@ bool kn_store_wipe_remains(kn_store *s);
 
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
+
+/* Whether the gallery's folder is still the one that was there at the opening: where its disk has gone, what is missing
+ * has not been deleted. KN_E_IO: it is not. */
+bool kn_store_has_its_gallery(const kn_store *s, kn_error *err);
 
 /* Whether something can be written into the studio's folder just now, and how many bytes are free there. */
 bool kn_store_is_writable(const kn_store *s);

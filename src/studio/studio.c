@@ -38,6 +38,7 @@ enum {
     ERRAND_MS = 1000, /* after so long it is looked whether there are any */
     WIPE_MS = 500,    /* who deletes one thing often deletes another */
     QUIET_MS = 5000,  /* without an errand: a crowd has gone */
+    TIDY_MS = 3600 * 1000,
 };
 
 /* What was deleted leaves the log of changes behind everybody's back: nobody waits for it, and not for each thing. */
@@ -106,6 +107,41 @@ static void all_is_quiet(kn_timer *t) {
     kn_errand_send(s, &s->giving_back);
 }
 
+static bool tidy(kn_errand *e, kn_store *store, kn_error *err) {
+    kn_studio *s = e->studio;
+    kn_studio_settings settings;
+    s->has_more = false;
+    if (!kn_studio_settings_load(store, &s->own, &settings, err))
+        return false;
+    unsigned days = (unsigned)settings.keep_inputs_days;
+    kn_studio_settings_free(&settings);
+    return (!days || kn_inputs_expire(store, days, &s->has_more, err)) && kn_gallery_expire_trash(store, err) &&
+           kn_jobs_trim(store, err);
+}
+
+/* Whatever failed is tried again in an hour. */
+static void tidied(kn_errand *e) {
+    kn_studio *s = e->studio;
+    bool goes_on = s->tidies_again || (e->ok && s->has_more);
+    s->tidies = s->tidies_again = false;
+    kn_loop_timer_after(s->loop, &s->tidy_soon, goes_on && !kn_queue_is_stopping(s->queue) ? 0 : TIDY_MS);
+}
+
+static void tidy_now(kn_timer *t) {
+    kn_studio_tidy(KN_HOLDER(t, kn_studio, tidy_soon));
+}
+
+void kn_studio_tidy(kn_studio *s) {
+    if (s->tidies) {
+        s->tidies_again = true;
+        return;
+    }
+    s->tidies = true;
+    s->tidying.work = tidy;
+    s->tidying.back = tidied;
+    kn_errand_send(s, &s->tidying);
+}
+
 void kn_errand_send(kn_studio *s, kn_errand *e) {
     e->ok = false;
     e->err = (kn_error){ 0 };
@@ -168,12 +204,7 @@ static bool take_up(kn_studio *s, kn_error *err) {
     if (s->broken_records)
         kn_studio_log(s, "studio: %s in the gallery cannot be understood",
                       kn_counted(s->broken_records, "record").text);
-    kn_studio_settings settings;
-    if (!kn_studio_settings_load(s->store, &s->own, &settings, err))
-        return false;
-    bool ok = !settings.keep_inputs_days || kn_inputs_expire(s->store, (unsigned)settings.keep_inputs_days, err);
-    kn_studio_settings_free(&settings);
-    return ok;
+    return true;
 }
 
 /* A database that cannot be used at the start is for a person to see to. */
@@ -202,6 +233,7 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
     s->own.state = setup->state_dir;
     s->wipe_soon.fired = wipe_now;
     s->quiet.fired = all_is_quiet;
+    s->tidy_soon.fired = tidy_now;
     bool ok =
         (getrandom(&boot, sizeof boot, 0) == sizeof boot || kn_fail(err, KN_E_IO, "there is no randomness")) &&
         (asprintf(&s->own.models, "%s/models", setup->folder) >= 0 || kn_fail_nomem(err, strlen(setup->folder))) &&
@@ -215,6 +247,7 @@ bool kn_studio_new(const kn_studio_setup *setup, kn_studio **ret, kn_error *err)
     }
     kn_queue_look(s->queue);
     kn_fetcher_look(s->fetcher);
+    kn_studio_tidy(s);
     *ret = s;
     return true;
 }
@@ -229,6 +262,7 @@ void kn_studio_free(kn_studio *s) {
         ;
     kn_loop_timer_close(s->loop, &s->wipe_soon); /* closing the store wipes, too */
     kn_loop_timer_close(s->loop, &s->quiet);
+    kn_loop_timer_close(s->loop, &s->tidy_soon);
     kn_disk_free(s->disk);
     kn_queue_free(s->queue);
     kn_fetcher_free(s->fetcher);

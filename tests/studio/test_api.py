@@ -528,6 +528,31 @@ class Pictures(Api):
         self.item("no copy")
         self.assertEqual(len(os.listdir(folder)), 1)
 
+    def test_settings_stay_whose_folders_are_away_for_a_moment(self):
+        folder = os.path.join(self.rig.folder, "away")
+        os.mkdir(folder)
+        self.rig.ask("PATCH", "/settings", {"output_directory": folder})
+        os.rename(folder, folder + "-now")
+        self.assertIsNone(self.rig.get("/settings")["output_directory"])
+        self.assertEqual(self.rig.ask("PATCH", "/settings", {"upscale_blend": 0.5}).status, 200)
+        os.rename(folder + "-now", folder)
+        self.assertEqual(self.rig.get("/settings")["output_directory"], folder)
+        os.rename(folder, folder + "-now")
+        self.rig.ask("PATCH", "/settings", {"output_directory": None, "upscale_blend": 0})
+        os.rename(folder + "-now", folder)
+        self.assertIsNone(self.rig.get("/settings")["output_directory"])
+
+    def test_what_is_not_used_goes_while_the_service_runs(self):
+        with Rig() as rig:
+            for i in range(120):
+                rig.upload(png(8, 8 + i))
+            with contextlib.closing(sqlite3.connect(rig.folder + "/studio/studio.db")) as database, database:
+                database.execute("UPDATE inputs SET last_used_ms = last_used_ms - 40 * 24 * 3600 * 1000")
+            rig.wait(hours=1)
+            end = time.monotonic() + PATIENCE
+            while rig.get("/inputs")["items"]:
+                self.assertLess(time.monotonic(), end)
+
     def test_own_pictures_are_known_by_their_recipe(self):
         own = self.item("known")
         picture = self.rig.get(f"/gallery/{own}/content").body
@@ -655,7 +680,9 @@ class Service(Api):
         self.assertEqual((changed["default_preset"], changed["ui"]), ("quality", {"a": [1]}))
         self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=etag), 412)
         self.assertEqual(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match="*").status, 200)
-        for wrong in ("a" * 200, "a" * 5000):
+        weak = "W/" + self.rig.get("/settings").headers["ETag"]
+        self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=weak), 412)
+        for wrong in ("a" * 200, "a" * 5000, "", 'junk"5"junk', '"a"9""', '*, "8"', '"5" "6"'):
             self.problem(self.rig.ask("PATCH", "/settings", {"default_preset": "fast"}, If_Match=wrong), 400,
                          "header_invalid", "header/If-Match")
         for change, pointer in (

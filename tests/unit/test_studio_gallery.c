@@ -365,6 +365,38 @@ static void deleted_pictures_go_to_the_trash(void **state) {
     kn_store_close(s);
 }
 
+/* Else it would be told as deleted, and come back. */
+static void nothing_is_deleted_where_it_cannot_be_moved(void **state) {
+    (void)state;
+    kn_store *s = open_store();
+    kn_id job = add_job(s), a = save_picture(s, &job, 0, "boat", "x");
+    char *gallery, *away, *trash;
+    kn_record r;
+    GOOD(kn_store_path(s, ".", "gallery", &gallery, &err));
+    GOOD(kn_store_path(s, ".", "away", &away, &err));
+    GOOD(kn_store_path(s, ".", KN_STORE_TRASH, &trash, &err));
+    GOOD(kn_gallery_find(s, a.text, &r, &err));
+    assert_int_equal(rename(gallery, away), 0);
+    REFUSED(kn_gallery_delete(s, a.text, false, &err), KN_E_IO);
+    assert_int_equal(mkdir(gallery, 0700), 0); /* as where the gallery's disk is unmounted */
+    REFUSED(kn_gallery_delete(s, a.text, false, &err), KN_E_IO);
+    assert_int_equal(rmdir(gallery), 0);
+    assert_int_equal(rename(away, gallery), 0);
+    assert_int_equal(symlink("nowhere", trash), 0);
+    REFUSED(kn_gallery_delete(s, a.text, false, &err), KN_E_IO);
+    assert_true(kn_store_has(s, "gallery", r.file));
+    kn_store_close(s);
+    s = open_store();
+    assert_int_equal(unlink(trash), 0);
+    GOOD(kn_gallery_delete(s, a.text, false, &err));
+    assert_true(kn_store_has(s, KN_STORE_TRASH, r.file));
+    kn_record_free(&r);
+    kn_store_close(s);
+    free(gallery);
+    free(away);
+    free(trash);
+}
+
 static void what_earlier_versions_have_deleted_is_in_the_trash(void **state) {
     (void)state;
     char *old, *file;
@@ -415,6 +447,7 @@ int main(void) {
         TEST(a_picture_that_was_being_written_is_made_again),
         TEST(half_a_picture_of_a_job_that_was_given_up_goes),
         TEST(deleted_pictures_go_to_the_trash),
+        TEST(nothing_is_deleted_where_it_cannot_be_moved),
         TEST(what_earlier_versions_have_deleted_is_in_the_trash),
         TEST(what_the_disk_refuses_is_told_apart),
     };

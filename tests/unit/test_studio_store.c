@@ -391,7 +391,7 @@ static void an_input_stays_while_a_job_needs_it(void **state) {
     kn_store *s = open_store();
     kn_input in;
     kn_id id;
-    bool known;
+    bool known, more;
     kn_job_state now;
     GOOD(kn_inputs_receive(s, "abc", 3, &in, &known, &err));
     GOOD(kn_inputs_accept(s, &in.id, &facts, &in, &err));
@@ -403,10 +403,10 @@ static void an_input_stays_while_a_job_needs_it(void **state) {
     GOOD(kn_jobs_add(s, &job, 9, &id, &err));
     REFUSED(kn_inputs_delete(s, in.id.text, &err), KN_E_USAGE);
     GOOD(kn_store_do(s, &err, NULL, "UPDATE inputs SET last_used_ms = 0", ""));
-    GOOD(kn_inputs_expire(s, 1, &err));
+    GOOD(kn_inputs_expire(s, 1, &more, &err));
     GOOD(kn_inputs_find(s, in.id.text, &in, &err));
     GOOD(kn_jobs_cancel(s, id.text, &now, &err));
-    GOOD(kn_inputs_expire(s, 1, &err));
+    GOOD(kn_inputs_expire(s, 1, &more, &err));
     REFUSED(kn_inputs_find(s, in.id.text, &in, &err), KN_E_NOT_FOUND);
     kn_store_close(s);
 }
