@@ -131,19 +131,19 @@ void kn_api_get_settings(kn_exchange *x, kn_span body) {
 /* Reads an If-Match (RFC 9110, 13.1.1): any, or tags, of which a weak one is like no other. False: it is none. */
 static bool read_tags(const char *at, const char *tag, bool *ret_named) {
     *ret_named = !strcmp(at, "*");
-    for (size_t len, count = 0; !*ret_named; count++) {
-        at += strspn(at, ", \t");
-        if (!*at)
-            return count > 0;
+    for (bool more = !*ret_named; more;) {
         bool weak = !strncmp(at, "W/", 2);
         at += weak ? 2 : 0;
-        len = *at == '"' ? 1 + strcspn(at + 1, "\" \t") : 0;
-        if (!len || at[len] != '"' || !strchr(", \t", at[len + 1]))
+        size_t len = *at == '"' ? 1 + strcspn(at + 1, "\" \t") : 0;
+        if (!len || at[len] != '"')
             return false;
-        *ret_named = !weak && len + 1 == strlen(tag) && !strncmp(at, tag, len + 1);
+        *ret_named = *ret_named || (!weak && len + 1 == strlen(tag) && !strncmp(at, tag, len + 1));
         at += len + 1;
+        at += strspn(at, " \t");
+        more = *at == ',';
+        at += more ? 1 + strspn(at + 1, " \t") : 0;
     }
-    return true;
+    return !*at || !strcmp(at, "*");
 }
 
 /* If-Match names the version that the client has seen. */
