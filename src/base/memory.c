@@ -67,6 +67,12 @@ uint64_t kn_memory_available(void) {
     return least;
 }
 
+void kn_memory_keep_little(void) {
+    enum { LARGE = 256 << 10 };
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+    mallopt(M_TRIM_THRESHOLD, LARGE);
+}
+
 void kn_memory_give_back(void) {
     malloc_trim(0);
 }

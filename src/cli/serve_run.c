@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/report.h"
 #include "cli/serve.h"
 #include "cli/serve_studio.h"
@@ -181,6 +182,7 @@ int kn_serve_run(const kn_serve_options *o) {
     kn_error err = { 0 };
     kn_service_keep_private();
     umask(077);
+    kn_memory_keep_little();
     raise_descriptor_limit();
     if (!kn_service_config(o->config, &c, &s.config_from, &err))
         return kn_report("config", &err);

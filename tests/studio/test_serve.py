@@ -482,6 +482,19 @@ class Pictures(unittest.TestCase):
         self.assertEqual(rig.workers(), [worker])
         return resident_bytes(worker)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer keeps freed memory back")
+    def test_a_large_request_leaves_nothing_in_memory(self):
+        with Serve() as rig:
+            rig.drawn("a boat")
+            before = resident_bytes(rig.process.pid)
+            body = b'{"prompt":"' + 8_000_000 * b"\\u00e9" + b'"}'
+            for path in ("/sdapi/v1/img2img", "/sdapi/v1/txt2img"):
+                self.assertEqual(rig.send("POST", path, body).status, 422)
+            end = time.monotonic() + PATIENCE
+            while resident_bytes(rig.process.pid) > before + (4 << 20):
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.1)
+
     def test_a_running_job_stops_within_a_step_and_gives_its_memory_back(self):
         jobs, most = 8, 1 << 20  # most: that each may leave behind, of 3.5 MiB
         with Serve() as rig:
