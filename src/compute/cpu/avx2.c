@@ -32,10 +32,13 @@ static void to_int8(const float *x, size_t n, float s, void *dst) {
     for (size_t i = 0; i < n; i += LANES) {
         __m256i q = _mm256_cvtps_epi32(v_div(v_take(x + i, n - i), v_set(s)));
         __m128i narrow = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-        int16_t all[LANES], *at = n - i >= LANES ? to + i : all;
-        _mm_storeu_si128((__m128i *)at, narrow);
-        if (at == all)
+        if (n - i >= LANES) {
+            _mm_storeu_si128((__m128i *)(to + i), narrow);
+        } else {
+            int16_t all[LANES] = { 0 };
+            _mm_storeu_si128((__m128i *)all, narrow);
             memcpy(to + i, all, (n - i) * sizeof *to);
+        }
     }
 }
 
