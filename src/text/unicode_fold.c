@@ -11,18 +11,15 @@ typedef struct fold_row {
 
 #include "text/unicode_fold_table.h"
 
+static int compare_with_row(const void *character, const void *row) {
+    uint32_t c = *(const uint32_t *)character;
+    const fold_row *r = row;
+    return c < r->first ? -1 : c > r->last;
+}
+
 static uint32_t fold(uint32_t c) {
-    size_t low = 0, high = KN_COUNT(fold_rows);
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (c > fold_rows[mid].last)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    const fold_row *r = &fold_rows[low];
-    bool is_there = low < KN_COUNT(fold_rows) && c >= r->first && (c - r->first) % r->step == 0;
-    return is_there ? (uint32_t)((int32_t)c + r->away) : c;
+    const fold_row *r = bsearch(&c, fold_rows, KN_COUNT(fold_rows), sizeof *fold_rows, compare_with_row);
+    return r && (c - r->first) % r->step == 0 ? (uint32_t)((int32_t)c + r->away) : c;
 }
 
 static bool add_folded(const char *text, size_t len, kn_buf *into, kn_error *err) {
