@@ -627,5 +627,5 @@ bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err) {
     bool ok = kn_store_begin(s, err);
     ok = ok && kn_store_end(s, take_records(s, ret_broken, err), err);
     return ok && kn_store_each(s, "thumbnails", check_thumbnail, NULL, err) &&
-           kn_store_each(s, "results", check_result, NULL, err) && kn_gallery_expire_trash(s, err);
+           kn_store_each(s, "results", check_result, NULL, err);
 }

@@ -57,7 +57,7 @@ typedef struct kn_gallery_agreement {
 bool kn_gallery_compare(kn_store *s, kn_gallery_agreement *ret, kn_error *err);
 
 /* After a start: the table becomes what the files say, in the order of their dates where it lacked some; half a picture
- * goes, and so do results and thumbnails that no row knows of, and old trash. *ret_broken: JSON files that cannot be
+ * goes, and so do results and thumbnails that no row knows of. *ret_broken: JSON files that cannot be
  * understood; they stay as they are, and so do their pictures: with what the table says of them, or, where it says
  * nothing, with what the picture's file tells. */
 bool kn_gallery_reconcile(kn_store *s, unsigned *ret_broken, kn_error *err);

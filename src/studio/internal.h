@@ -59,7 +59,7 @@ struct kn_studio {
 
 void kn_studio_log(kn_studio *s, const char *fmt, ...) KN_PRINTF(2, 3);
 
-/* Removes what has been kept for its time, now and then once an hour. */
+/* Removes what has been kept for its time: now, and once an hour from then on. */
 void kn_studio_tidy(kn_studio *s);
 
 /* Tells watchers. `json` is taken over. */

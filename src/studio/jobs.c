@@ -429,7 +429,7 @@ static bool recover(kn_store *s, int *ret_ended, kn_error *err) {
     if (!kn_store_end(s, ok, err))
         return false;
     *ret_ended = cancelled + failed;
-    return kn_jobs_trim(s, err);
+    return true;
 }
 
 bool kn_jobs_recover(kn_store *s, int *ret_ended, kn_error *err) {
