@@ -62,7 +62,7 @@ static void look(findings *f) {
     kn_error err = { 0 };
     kn_needs *n = &f->problems;
     kn_service_look(f->config, n);
-    kn_needs_warn(f->config, &f->warnings);
+    kn_service_warn(f->config, &f->warnings);
     look_at_cage(f);
     kn_needs_try(f->config, n, &f->busy);
     if (!kn_service_find_token(f->config, f->from, false, &f->token, &err) && n->count < KN_NEEDS_MAX)

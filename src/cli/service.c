@@ -50,6 +50,15 @@ void kn_service_look(const kn_config *c, kn_needs *ret) {
         kn_needs_note(ret, "studio", folder, &why);
 }
 
+void kn_service_warn(const kn_config *c, kn_needs *ret) {
+    char folder[PATH_MAX];
+    kn_error why = { 0 };
+    kn_needs_warn(c, ret);
+    snprintf(folder, sizeof folder, "%s/studio", c->state_dir);
+    if (c->studio.len && !kn_store_look_to_write(folder, &why))
+        kn_needs_note(ret, "studio", folder, &why);
+}
+
 bool kn_service_key_find(const char *given, const kn_config *c, kn_service_key *ret, kn_error *err) {
     const char *from = NULL;
     *ret = (kn_service_key){ 0 };

@@ -18,6 +18,9 @@ void kn_service_keep_private(void);
 /* What keeps `kuno serve` from starting with it, on this machine and as this user. */
 void kn_service_look(const kn_config *c, kn_needs *ret);
 
+/* What will not work, although `kuno serve` starts. */
+void kn_service_warn(const kn_config *c, kn_needs *ret);
+
 /* How clients of the service on this machine come by its token: from the environment, as the service itself (token.h),
  * or from a file that is read whenever it is needed, since the service may make it later. */
 typedef struct kn_service_key {

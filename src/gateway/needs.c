@@ -125,6 +125,11 @@ static bool is_own_folder(const char *path, bool makes, kn_error *err) {
     return takes_files(path, &why) || kn_fail(err, why.code, "cannot be written in: %s", why.text);
 }
 
+/* Nobody writes there; what is there can be shown all the same. */
+static bool is_on_protected_disk(const char *path) {
+    return !may(path, W_OK) && errno == EROFS;
+}
+
 static bool is_readable_folder(const char *path, kn_error *err) {
     struct stat st;
     return find_folder(path, &st, err) &&
@@ -206,7 +211,7 @@ static void look_at_state(const kn_config *c, kn_needs *n) {
     look_at_history(c, n);
     snprintf(path, sizeof path, "%s/studio", c->state_dir);
     why = (kn_error){ 0 };
-    if (c->studio.len && !is_own_folder(path, true, &why))
+    if (c->studio.len && !is_on_protected_disk(path) && !is_own_folder(path, true, &why))
         kn_needs_note(n, "studio", path, &why);
 }
 

@@ -150,13 +150,26 @@ static void on_refused(kn_exchange *x, unsigned status, kn_span target) {
     kn_compat_is_meant(x, &head, &door);
 }
 
+/* The storage cannot be written, and has not been since the start: whoever runs the service finds in its log why. */
+static void tell_away(kn_exchange *x, kn_code away) {
+    bool is_full = away == KN_E_FULL;
+    kn_reply_problem(
+        x, &(kn_problem){ .status = 503,
+                          .code = is_full ? "disk_full" : "storage_readonly",
+                          .title = is_full ? "Not enough disk space for the studio to begin" : KN_STORE_READONLY,
+                          .detail = "the studio begins when its folder can be written; the log says why "
+                                    "it cannot" });
+}
+
 static void on_request(kn_exchange *x, const kn_head *head) {
     kn_api *a = kn_exchange_listener(x);
     kn_compat_door door;
     bool other = kn_compat_is_meant(x, head, &door);
     if (!kn_guard_knows_page(&a->guard, x, head) || kn_page_answers(&a->page, x, head))
         return;
-    if (a->mcp && kn_mcp_is_meant(head)) {
+    if (!a->studio) {
+        tell_away(x, a->away);
+    } else if (a->mcp && kn_mcp_is_meant(head)) {
         if (kn_api_admits(a, x, head))
             kn_mcp_serve(a->mcp, x, head);
     } else if (other ? kn_compat_admits(a, x, &door) : is_open(head) || kn_api_admits(a, x, head))
@@ -180,7 +193,7 @@ const kn_service kn_api_service = {
     .end = on_end,
 };
 
-bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn_error *err) {
+bool kn_api_new(kn_loop *loop, const char *token, uint16_t port, kn_api **ret, kn_error *err) {
     kn_api *a = calloc(1, sizeof *a);
     if (!a)
         return kn_fail_nomem(err, sizeof *a);
@@ -188,12 +201,19 @@ bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn
         free(a);
         return false;
     }
-    a->studio = s;
-    a->guard.loop = s->loop;
+    a->guard.loop = loop;
     a->guard.port = port;
     memcpy(a->guard.token, token, KN_MIN(strlen(token), sizeof a->guard.token - 1));
     *ret = a;
     return true;
+}
+
+void kn_api_set_studio(kn_api *a, kn_studio *s) {
+    a->studio = s;
+}
+
+void kn_api_set_away(kn_api *a, kn_code away) {
+    a->away = away;
 }
 
 void kn_api_set_mcp(kn_api *a, kn_mcp *mcp) {

@@ -13,7 +13,12 @@
 typedef struct kn_api kn_api;
 
 /* token: copied. port: of the listener, as clients have to name it. */
-bool kn_api_new(kn_studio *s, const char *token, uint16_t port, kn_api **ret, kn_error *err);
+bool kn_api_new(kn_loop *loop, const char *token, uint16_t port, kn_api **ret, kn_error *err);
+
+/* What the routes are about. Until there is one they answer 503 with what `away` means for storage: KN_E_FULL, or
+ * KN_E_READONLY. */
+void kn_api_set_studio(kn_api *a, kn_studio *s);
+void kn_api_set_away(kn_api *a, kn_code away);
 void kn_api_free(kn_api *a);                    /* after the server that has it as ctx, before the studio */
 void kn_api_set_port(kn_api *a, uint16_t port); /* where the system chose it */
 

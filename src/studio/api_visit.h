@@ -26,7 +26,8 @@ typedef struct kn_session_link {
 } kn_session_link;
 
 struct kn_api {
-    kn_studio *studio;
+    kn_studio *studio; /* NULL: its storage cannot be written, as `away` says */
+    kn_code away;
     kn_guard guard;
     kn_mcp *mcp; /* NULL: there is none */
     kn_page page;

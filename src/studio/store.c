@@ -370,6 +370,15 @@ static bool move_database_aside(const kn_store *s, kn_error *err) {
     return ok;
 }
 
+/* SQLite has several words for a disk that may only be read. */
+static void name_protection(const kn_store *s, kn_error *err) {
+    kn_error why = { 0 };
+    if (!takes(s->folder, 0, &why) && why.code == KN_E_READONLY) {
+        *err = (kn_error){ 0 };
+        kn_fail(err, why.code, "the studio's folder %s", why.text);
+    }
+}
+
 bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_error *err) {
     kn_store *s = calloc(1, sizeof *s);
     if (!s || !(s->folder = strdup(folder))) {
@@ -384,6 +393,8 @@ bool kn_store_open(const char *folder, unsigned wait_ms, kn_store **ret, kn_erro
         s->db = NULL;
         ok = open_database(s, wait_ms, &why);
     }
+    if (!ok && why.code == KN_E_IO)
+        name_protection(s, &why);
     if (!ok && why.code == KN_E_FORMAT) {
         sqlite3_close(s->db);
         s->db = NULL;
@@ -435,7 +446,7 @@ static bool is_usable_folder(int dir_fd, const char *name, kn_error *err) {
         return kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return kn_fail(err, KN_E_USAGE, "'%s' is not a folder", name);
-    return faccessat(dir_fd, name, R_OK | W_OK | X_OK, AT_EACCESS) == 0 ||
+    return faccessat(dir_fd, name, R_OK | W_OK | X_OK, AT_EACCESS) == 0 || errno == EROFS ||
            kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
 }
 
@@ -444,7 +455,7 @@ static bool is_usable_file(int dir_fd, const char *name, bool is_database, kn_er
     struct stat st;
     int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | (is_database ? 0 : O_NOFOLLOW));
     if (fd < 0)
-        return kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
+        return errno == EROFS || kn_fail(err, KN_E_USAGE, "'%s' cannot be used: %s", name, strerror(errno));
     bool ok =
         (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) || kn_fail(err, KN_E_USAGE, "'%s' is not a regular file", name);
     ok = ok && (!is_database || is_known_database(fd, err));
@@ -462,6 +473,18 @@ bool kn_store_look(const char *folder, kn_error *err) {
     for (size_t i = 0; ok && i < KN_COUNT(rooms); i++)
         ok = is_missing(dir_fd, rooms[i]) || is_usable_folder(dir_fd, rooms[i], err);
     close(dir_fd);
+    return ok;
+}
+
+bool kn_store_look_to_write(const char *folder, kn_error *err) {
+    int dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = true;
+    for (size_t i = 0; dir_fd >= 0 && ok && i < KN_COUNT(rooms); i++)
+        ok = faccessat(dir_fd, rooms[i], W_OK, AT_EACCESS) == 0 || errno != EROFS ||
+             kn_fail(err, KN_E_READONLY, "'%s' cannot be written: %s; what is there is shown, and nothing new is drawn",
+                     rooms[i], strerror(EROFS));
+    if (dir_fd >= 0)
+        close(dir_fd);
     return ok;
 }
 

@@ -56,8 +56,11 @@ void kn_store_close(kn_store *s); /* NULL is fine */
 void kn_store_be_patient(kn_store *s);
 
 /* Whether kn_store_open would find nothing in its way in the folder, as far as that is there and can be opened; nothing
- * is made or changed. Not while this process has the store open. */
+ * is made or changed. Not while this process has the store open. A disk that may only be read is not in the way. */
 bool kn_store_look(const char *folder, kn_error *err);
+
+/* KN_E_READONLY: it lies on such a disk, or a room of it does. */
+bool kn_store_look_to_write(const char *folder, kn_error *err);
 
 /* For what ends or removes something, and has failed: whether it was for want of room and there is some now, for there
  * was a reserve, so that it can be tried again. err is then empty. The reserve is kept anew when there is room. */

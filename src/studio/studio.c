@@ -196,6 +196,9 @@ static bool take_up(kn_studio *s, kn_error *err) {
         !kn_gallery_reconcile(s->store, &s->broken_records, err) ||
         !kn_sessions_load(s->store, kn_date_now(), kn_loop_now_ms(s->loop), &s->sessions, err))
         return false;
+    kn_error why = { 0 };
+    if (!kn_store_look_to_write(s->store->folder, &why))
+        kn_studio_log(s, "studio: %s", why.text);
     s->damaged = s->store->was_broken;
     if (s->damaged)
         kn_studio_log(s, "studio: the database was damaged; it lies beside the new one, which has the gallery's files");
@@ -210,8 +213,7 @@ static bool take_up(kn_studio *s, kn_error *err) {
 /* A database that cannot be used at the start is for a person to see to. */
 static void name_database(const char *folder, kn_error *err) {
     static const char database[] = "database: ";
-    if (!err || (err->code != KN_E_IO && err->code != KN_E_READONLY) ||
-        strncmp(err->text, database, sizeof database - 1) != 0)
+    if (!err || err->code != KN_E_IO || strncmp(err->text, database, sizeof database - 1) != 0)
         return;
     const kn_error why = *err;
     *err = (kn_error){ 0 };

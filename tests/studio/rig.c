@@ -356,13 +356,14 @@ static bool run(kn_http *http, const char *folder, const char *token, const char
     sigaddset(&signals, SIGUSR2);
     signal(SIGPIPE, SIG_IGN);
     if (!kn_loop_signals(own.loop, &signals, signal_came, NULL, err) || !kn_address_parse("127.0.0.1:0", &any, err) ||
-        !kn_studio_new(&setup, &own.studio, err) || !kn_api_new(own.studio, token, 0, &own.api, err) ||
+        !kn_studio_new(&setup, &own.studio, err) || !kn_api_new(own.loop, token, 0, &own.api, err) ||
         !kn_server_new(http, &limits, &own.server, err) ||
         !kn_server_listen(own.server, &any, &kn_api_service, own.api, &at, err))
         return false;
     const kn_mcp_setup mcp = { .http = http, .studio = &at, .token = kn_api_give_token, .ctx = own.api };
     if (!kn_mcp_new(&mcp, &own.mcp, err))
         return false;
+    kn_api_set_studio(own.api, own.studio);
     kn_api_set_port(own.api, kn_address_port(&at));
     kn_api_set_mcp(own.api, own.mcp);
     printf("port=%u\n", kn_address_port(&at));

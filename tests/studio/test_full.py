@@ -109,9 +109,60 @@ class Full(DiskCase):
             self.disk.make_room()
             if rig.process.poll() is not None:
                 rig.begin()
+            rig.begun()
             self.assertIn(rig.ended(runs)["state"], ("completed", "failed"))
             self.assertEqual(rig.ended(waits)["state"], "completed")
             agreement.check(self, rig)
+
+    def gateway_alone(self, rig, code):
+        """What everybody is told while the studio's storage cannot be written at a start."""
+        rig.begin((503,))
+        self.assertEqual(rig.status()["mode"], "gateway")
+        for answer in (rig.get("/jobs"), rig.post("/jobs", {"prompt": "a"}), rig.get("/health", token=None)):
+            self.assertEqual((answer.status, answer["code"]), (503, code), answer.body)
+        for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
+            answer = rig.send("POST", path, {"prompt": "a"})
+            self.assertEqual(answer.status, 503)
+            self.assertIn(b"begins when its folder can be written", answer.body)
+        self.assertEqual(rig.send("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}).status, 503)
+
+    def test_the_gateway_serves_while_the_studio_has_no_room_to_begin_in(self):
+        with Serve(self.folder) as rig:
+            item = rig.ended(rig.job())["results"][0]["gallery_item"]
+            rig.end()
+            os.unlink(os.path.join(rig.folder, "studio", "reserve"))
+            disk = Disk(os.path.join(rig.folder, "studio"), DISK_BYTES)
+            try:
+                disk.fill()
+                self.gateway_alone(rig, "disk_full")
+                disk.make_room()
+                rig.begun()
+                self.assertEqual(rig.ended(rig.job())["state"], "completed")
+                disk.fill()
+                rig.end()
+            finally:
+                disk.close()
+            rig.begin()
+            self.assertEqual(rig.get(f"/gallery/{item}").status, 200)
+
+    def test_the_gateway_serves_while_the_studio_may_write_nothing(self):
+        with Serve(self.folder) as rig:
+            rig.end()
+            disk = Disk(os.path.join(rig.folder, "studio"), DISK_BYTES)
+            try:
+                rig.begin()
+                item = rig.ended(rig.job())["results"][0]["gallery_item"]
+                rig.end()
+                disk.protect()
+                self.gateway_alone(rig, "storage_readonly")
+                self.assertEqual(rig.end(), 0)  # it ends as one that has begun
+                rig.begin((503,))
+                disk.protect(False)
+                rig.begun()
+                self.assertEqual(rig.get(f"/gallery/{item}").status, 200)
+                rig.end()
+            finally:
+                disk.close()
 
     @contextlib.contextmanager
     def gallery_on_its_own_disk(self):
@@ -168,6 +219,21 @@ class Full(DiskCase):
             self.assertEqual((ended["state"], ended["error"]["code"]), ("failed", "storage_readonly"))
             disk.protect(False)
             self.assertEqual(rig.ask("DELETE", f"/gallery/{item}").status, 204)
+            self.assertEqual(rig.ended(rig.job())["state"], "completed")
+            agreement.check(self, rig)
+
+    def test_the_service_begins_with_a_gallery_that_may_not_be_written(self):
+        with self.gallery_on_its_own_disk() as (rig, disk):
+            item = rig.ended(rig.job())["results"][0]["gallery_item"]
+            rig.end()
+            disk.protect()
+            rig.begin()
+            self.assertIn("'gallery' cannot be written: Read-only file system", rig.log)
+            self.assertEqual(rig.get(f"/gallery/{item}/content").status, 200)
+            answer = rig.post("/jobs", {"prompt": "a"})
+            self.assertEqual((answer.status, answer["code"]), (507, "storage_readonly"), answer.body)
+            self.assertEqual(rig.ended(rig.job(output={"save_to_gallery": False}))["state"], "completed")
+            disk.protect(False)
             self.assertEqual(rig.ended(rig.job())["state"], "completed")
             agreement.check(self, rig)
 
