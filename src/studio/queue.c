@@ -1,4 +1,5 @@
-/* One job after the other: taken from the database, computed picture by picture, saved, ended.
+/* One job after the other: taken from the database, computed picture by picture, saved, ended. What of this is done
+ * with the store is in running.c; here is when, and what clients hear of it.
  *
  *     idle ──► taking ──► composing ──► computing ──► saving ──┬──► composing …
  *      ▲                       │            │                  ▼
@@ -15,6 +16,7 @@
 #include "gateway/state.h"
 #include "gateway/trouble.h"
 #include "studio/internal.h"
+#include "studio/running.h"
 #include "studio/starts.h"
 
 enum {
@@ -38,19 +40,13 @@ struct kn_queue {
     kn_starts starts;
     kn_timer again, show;
 
-    /* The job that runs. */
-    kn_taken_job job;
-    kn_studio_request request;
-    json_t *plan, *seeds;
-    kn_studio_task task;
-    kn_buf recipe;
-    char *models_toml, *upscalers, *upscaler;
+    kn_running run; /* the job that runs; only read while the errand is away */
     bool cancelled;
-    double begun_s; /* when its present picture was begun */
+    double begun_s;               /* when its present picture was begun */
+    kn_trouble gallery, database; /* whether they can be written, for the log */
 
     /* Its progress, as it is shown. */
-    kn_task_phase phase;
-    kn_wait waits_for; /* in that phase, … */
+    kn_wait waits_for; /* while it waits, … */
     double waits_s;    /* … since then */
     unsigned at, steps;
     double fraction, first_s;
@@ -59,22 +55,6 @@ struct kn_queue {
     kn_buf preview;
     uint32_t preview_width, preview_height;
     unsigned preview_step, preview_number;
-
-    /* A picture that is to be saved, and what became of it. */
-    kn_buf picture;
-    kn_task_picture made;
-    char hdr_lost[700]; /* of a job's first picture that is without it; empty: none is */
-    double seconds;
-    json_t *item;
-    bool copy_failed;
-    kn_trouble gallery, database; /* whether they can be written, for the log */
-
-    /* How it ends. */
-    kn_job_state end;
-    bool put_off, again_smaller, again_anew;
-    kn_task_failure why;
-    char message[sizeof((kn_error){ 0 }.text)];
-    json_t *told; /* the job as it is then */
 };
 
 static void compute(kn_queue *q);
@@ -105,33 +85,34 @@ const kn_note kn_queue_waits[KN_WAITS] = {
 
 static json_t *wait_json(const kn_queue *q) {
     const kn_note *n = &kn_queue_waits[q->waits_for];
-    return q->phase == KN_TASK_WAITING ? kn_note_json(n) : NULL;
+    return q->run.phase == KN_TASK_WAITING ? kn_note_json(n) : NULL;
 }
 
 static json_t *progress_json(const kn_queue *q) {
     double spent = kn_now() - q->first_s;
-    bool has_steps = q->phase == KN_TASK_SAMPLING && q->steps;
-    bool guessed = q->phase >= KN_TASK_SAMPLING && q->fraction > 0.1;
-    return json_pack(
-        "{s:s, s:o*, s:o, s:o, s:I, s:f, s:o, s:b}", "phase", kn_task_phases[q->phase], "waiting", wait_json(q), "step",
-        has_steps ? json_integer(q->at) : json_null(), "steps", has_steps ? json_integer(q->steps) : json_null(),
-        "image_index", (json_int_t)q->task.number, "fraction", q->fraction, "eta_seconds",
-        guessed ? json_real(spent * (1 - q->fraction) / q->fraction) : json_null(), "has_preview", q->preview.len > 0);
+    bool has_steps = q->run.phase == KN_TASK_SAMPLING && q->steps;
+    bool guessed = q->run.phase >= KN_TASK_SAMPLING && q->fraction > 0.1;
+    return json_pack("{s:s, s:o*, s:o, s:o, s:I, s:f, s:o, s:b}", "phase", kn_task_phases[q->run.phase], "waiting",
+                     wait_json(q), "step", has_steps ? json_integer(q->at) : json_null(), "steps",
+                     has_steps ? json_integer(q->steps) : json_null(), "image_index", (json_int_t)q->run.task.number,
+                     "fraction", q->fraction, "eta_seconds",
+                     guessed ? json_real(spent * (1 - q->fraction) / q->fraction) : json_null(), "has_preview",
+                     q->preview.len > 0);
 }
 
 void kn_queue_show_progress(const kn_queue *q, json_t *job) {
     const char *id = json_string_value(json_object_get(job, "id"));
     const char *state = json_string_value(json_object_get(job, "state"));
-    if (q->step >= COMPOSING && id && state && !strcmp(id, q->job.id.text) && !strcmp(state, "running"))
+    if (q->step >= COMPOSING && id && state && !strcmp(id, q->run.job.id.text) && !strcmp(state, "running"))
         json_object_set_new(job, "progress", progress_json(q));
 }
 
 const char *kn_queue_job(const kn_queue *q) {
-    return q->step >= COMPOSING ? q->job.id.text : NULL;
+    return q->step >= COMPOSING ? q->run.job.id.text : NULL;
 }
 
 const void *kn_queue_preview(const kn_queue *q, const char *job, size_t *ret_len) {
-    if (q->step < COMPOSING || !q->preview.len || strcmp(job, q->job.id.text) != 0)
+    if (q->step < COMPOSING || !q->preview.len || strcmp(job, q->run.job.id.text) != 0)
         return NULL;
     *ret_len = q->preview.len;
     return q->preview.data;
@@ -143,7 +124,7 @@ unsigned kn_queue_preview_number(const kn_queue *q) {
 
 static void show_now(kn_queue *q) {
     kn_studio *s = q->studio;
-    const char *id = q->job.id.text;
+    const char *id = q->run.job.id.text;
     char url[100];
     q->shown_ms = kn_loop_now_ms(s->loop);
     if (q->has_news)
@@ -153,7 +134,7 @@ static void show_now(kn_queue *q) {
     if (q->has_new_preview)
         kn_studio_tell(s, KN_EVENT_JOB_PREVIEW, id,
                        json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "job_id", id, "image_index",
-                                 (json_int_t)q->task.number, "step", (json_int_t)q->preview_step, "width",
+                                 (json_int_t)q->run.task.number, "step", (json_int_t)q->preview_step, "width",
                                  (json_int_t)q->preview_width, "height", (json_int_t)q->preview_height, "preview_url",
                                  url));
     q->has_news = q->has_new_preview = false;
@@ -174,9 +155,9 @@ static void show(kn_queue *q) {
 }
 
 static void enter_phase(kn_queue *q, kn_task_phase phase, unsigned at, unsigned steps) {
-    double batch = (double)q->request.batch;
-    double fraction = (q->task.number + share_of(phase, at, steps)) / batch;
-    q->phase = phase;
+    double batch = (double)q->run.request.batch;
+    double fraction = (q->run.task.number + share_of(phase, at, steps)) / batch;
+    q->run.phase = phase;
     q->at = at;
     q->steps = steps;
     q->fraction = KN_MAX(q->fraction, KN_MIN(fraction, 1.0));
@@ -186,79 +167,9 @@ static void enter_phase(kn_queue *q, kn_task_phase phase, unsigned at, unsigned 
 
 /* ---- saving ---- */
 
-static char *copy_of(const char *text) {
-    return text ? strdup(text) : NULL;
-}
-
-/* Everything needed to run it again. */
-static char *recipe_of(const kn_queue *q) {
-    json_t *recipe = json_loads(q->job.request, 0, NULL);
-    const char *seed = json_string_value(json_array_get(q->seeds, q->task.number));
-    static const char *const planned[] = {
-        "profile", "steps", "guidance", "sampler", "working_width", "working_height"
-    };
-    if (seed)
-        json_object_set_new(recipe, "seed", json_string(seed));
-    for (size_t i = 0; q->job.kind != KN_KIND_UPSCALE && i < KN_COUNT(planned); i++)
-        json_object_set(recipe, planned[i], json_object_get(q->plan, planned[i]));
-    char *text = json_dumps(recipe, JSON_COMPACT);
-    json_decref(recipe);
-    return text;
-}
-
-static void fill_record(const kn_queue *q, kn_record *r) {
-    const kn_studio_request *request = &q->request;
-    *r = (kn_record){ .job = q->job.id,
-                      .number = q->task.number,
-                      .title = copy_of(request->title),
-                      .prompt = copy_of(request->prompt),
-                      .kind = q->job.kind,
-                      .width = q->made.width,
-                      .height = q->made.height,
-                      .format = q->made.format,
-                      .has_seed = q->task.has_seed,
-                      .seed = q->task.seed,
-                      .recipe = recipe_of(q) };
-    for (size_t i = 0; i < request->tag_count; i++)
-        if ((r->tags[r->tag_count] = strdup(request->tags[i])))
-            r->tag_count++;
-    const char *profile = json_string_value(json_object_get(q->plan, "profile"));
-    if (profile && q->job.kind != KN_KIND_UPSCALE)
-        snprintf(r->profile, sizeof r->profile, "%s", profile);
-    for (size_t i = 0; i < request->input_count; i++)
-        memcpy(r->sources[r->source_count++], request->inputs[i].id, sizeof r->sources[0]);
-}
-
-/* A copy where people want to find their pictures. The gallery has it in any case. */
-static bool copy_out(kn_queue *q, kn_store *store, const kn_record *record) {
-    kn_studio_settings settings;
-    char *path = NULL;
-    if (!kn_studio_settings_load(store, &q->studio->own, &settings, NULL))
-        return false;
-    bool ok = settings.output_directory ? kn_gallery_export(settings.output_directory, record->file, q->picture.data,
-                                                            q->picture.len, &path, NULL)
-                                        : !kn_studio_settings_lack_output(&settings);
-    free(path);
-    kn_studio_settings_free(&settings);
-    return ok;
-}
-
 static bool save_work(kn_errand *e, kn_store *store, kn_error *err) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
-    kn_record record;
-    fill_record(q, &record);
-    bool kept = q->request.output.save_to_gallery;
-    bool ok = kept ? kn_gallery_save(store, &record, q->picture.data, q->picture.len, err)
-                   : kn_results_save(store, &record, q->picture.data, q->picture.len, err);
-    if (ok && kept) {
-        q->item = kn_gallery_json(store, &record);
-        q->copy_failed = !copy_out(q, store, &record);
-    }
-    const kn_speed_key key = { q->studio->runner.backend, q->studio->runner.device, "staged" };
-    if (ok)
-        kn_speed_learn(store, &key, q->job.units, q->seconds, NULL); /* a guess the less is no harm */
-    kn_record_free(&record);
-    return ok;
+    return kn_running_save(&q->run, store, &q->studio->own, &q->studio->runner, err);
 }
 
 /* Other errors are those of one picture or job. */
@@ -278,23 +189,23 @@ static void saved(kn_errand *e) {
         kn_loop_timer_after(s->loop, &q->again, AGAIN_MS);
         return;
     }
-    kn_buf_free(&q->picture);
-    kn_buf_init(&q->picture, KN_STORE_FILE_MAX);
+    kn_buf_free(&q->run.picture);
+    kn_buf_init(&q->run.picture, KN_STORE_FILE_MAX);
     if (!e->ok) {
         const char *message;
         const kn_task_failure why = kn_task_unsaved(e->err.code, &message);
         end(q, KN_STATE_FAILED, why, message);
         return;
     }
-    if (q->item) {
+    if (q->run.item) {
         char id[KN_ID_BYTES];
-        snprintf(id, sizeof id, "%s", json_string_value(json_object_get(q->item, "id")));
-        kn_studio_tell(s, KN_EVENT_GALLERY_ADDED, id, q->item);
-        q->item = NULL;
-        if (q->copy_failed)
+        snprintf(id, sizeof id, "%s", json_string_value(json_object_get(q->run.item, "id")));
+        kn_studio_tell(s, KN_EVENT_GALLERY_ADDED, id, q->run.item);
+        q->run.item = NULL;
+        if (q->run.copy_failed)
             kn_studio_log(s, "studio: a picture could not be copied to the output directory; the gallery has it");
     }
-    if (++q->task.number < q->request.batch)
+    if (++q->run.task.number < q->run.request.batch)
         compute(q);
     else
         end(q, KN_STATE_COMPLETED, KN_TASK_FAILURES, "");
@@ -313,9 +224,9 @@ static void heard_waits(void *ctx, kn_wait what_for) {
     kn_queue *q = ctx;
     if (q->step != COMPUTING || q->closing)
         return;
-    if (q->phase != KN_TASK_WAITING) {
+    if (q->run.phase != KN_TASK_WAITING) {
         q->waits_s = kn_now();
-        kn_starts_tell(&q->starts, q->studio, &q->job.id, q->job.attempts - 1);
+        kn_starts_tell(&q->starts, q->studio, &q->run.job.id, q->run.job.attempts - 1);
     }
     q->waits_for = what_for;
     enter_phase(q, KN_TASK_WAITING, 0, 0);
@@ -334,9 +245,9 @@ static void heard_progress(void *ctx, kn_task_phase phase, unsigned at, unsigned
     kn_queue *q = ctx;
     if (q->step != COMPUTING || q->closing)
         return;
-    if (q->phase == KN_TASK_WAITING) {
+    if (q->run.phase == KN_TASK_WAITING) {
         leave_out_wait(q);
-        kn_starts_tell(&q->starts, q->studio, &q->job.id, q->job.attempts);
+        kn_starts_tell(&q->starts, q->studio, &q->run.job.id, q->run.job.attempts);
     }
     enter_phase(q, phase, at, steps);
 }
@@ -362,17 +273,17 @@ static void heard_done(void *ctx, const kn_task_picture *picture) {
     kn_queue *q = ctx;
     if (q->closing)
         return;
-    kn_buf_clear(&q->picture);
-    if (!kn_buf_add(&q->picture, picture->data, picture->len)) {
+    kn_buf_clear(&q->run.picture);
+    if (!kn_buf_add(&q->run.picture, picture->data, picture->len)) {
         end(q, KN_STATE_FAILED, KN_TASK_INTERNAL, "The picture is too large, or memory is short");
         return;
     }
-    q->made = *picture;
-    q->made.data = q->made.hdr_lost = NULL;
-    if (picture->hdr_lost && !q->hdr_lost[0])
-        snprintf(q->hdr_lost, sizeof q->hdr_lost, "The result is saved without the gain map of its source: %s",
+    q->run.made = *picture;
+    q->run.made.data = q->run.made.hdr_lost = NULL;
+    if (picture->hdr_lost && !q->run.hdr_lost[0])
+        snprintf(q->run.hdr_lost, sizeof q->run.hdr_lost, "The result is saved without the gain map of its source: %s",
                  picture->hdr_lost);
-    q->seconds = kn_now() - q->begun_s;
+    q->run.seconds = kn_now() - q->begun_s;
     enter_phase(q, KN_TASK_SAVING, 0, 0);
     save(q);
 }
@@ -392,15 +303,15 @@ static void begin_picture(kn_queue *q) {
     kn_error err = { 0 };
     q->step = COMPUTING;
     q->begun_s = kn_now();
-    if (!s->runner.start(s->runner.ctx, &q->task, &heard, q, &err))
+    if (!s->runner.start(s->runner.ctx, &q->run.task, &heard, q, &err))
         end(q, KN_STATE_FAILED, KN_TASK_ENGINE_FAILED, err.text);
 }
 
 static bool compose_work(kn_errand *e, kn_store *store, kn_error *err) {
     (void)store;
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
-    kn_buf_clear(&q->recipe);
-    return !q->studio->runner.compose || q->studio->runner.compose(&q->task, &q->recipe, err);
+    kn_buf_clear(&q->run.recipe);
+    return !q->studio->runner.compose || q->studio->runner.compose(&q->run.task, &q->run.recipe, err);
 }
 
 static void composed(kn_errand *e) {
@@ -416,9 +327,9 @@ static void composed(kn_errand *e) {
 }
 
 static void compute(kn_queue *q) {
-    const char *seed = json_string_value(json_array_get(q->seeds, q->task.number));
-    q->task.has_seed = seed && kn_seed_parse(seed, strlen(seed), &q->task.seed);
-    q->task.recipe = &q->recipe;
+    const char *seed = json_string_value(json_array_get(q->run.seeds, q->run.task.number));
+    q->run.task.has_seed = seed && kn_seed_parse(seed, strlen(seed), &q->run.task.seed);
+    q->run.task.recipe = &q->run.recipe;
     q->step = COMPOSING;
     enter_phase(q, KN_TASK_LOADING, 0, 0);
     q->errand.work = compose_work;
@@ -429,82 +340,16 @@ static void compute(kn_queue *q) {
 /* ---- the end of a job ---- */
 
 static void forget_job(kn_queue *q) {
-    for (size_t i = 0; i < q->task.input_count; i++)
-        free(q->task.inputs[i].path);
-    q->task = (kn_studio_task){ 0 };
-    kn_taken_job_free(&q->job);
-    kn_request_free(&q->request);
-    json_decref(q->plan);
-    json_decref(q->seeds);
-    json_decref(q->told);
-    q->plan = q->seeds = q->told = NULL;
+    kn_running_forget(&q->run);
     kn_buf_clear(&q->preview);
-    kn_buf_free(&q->recipe);
-    kn_buf_init(&q->recipe, KN_RECIPE_MAX);
-    free(q->models_toml);
-    free(q->upscalers);
-    free(q->upscaler);
-    q->models_toml = q->upscalers = q->upscaler = NULL;
     kn_loop_timer_stop(&q->show);
     q->cancelled = q->has_news = q->has_new_preview = false;
     q->fraction = 0;
-    q->hdr_lost[0] = 0;
-}
-
-static char *error_text(const kn_queue *q) {
-    if (q->end != KN_STATE_FAILED)
-        return NULL;
-    json_t *j = json_pack("{s:s, s:s, s:b, s:s}", "code", kn_task_failures[q->why], "message", q->message, "retryable",
-                          kn_task_is_retryable(q->why), "phase", kn_task_phases[q->phase]);
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    json_decref(j);
-    return text;
-}
-
-static const kn_note smaller = { "retried_with_smaller_tiles", "Memory ran out once; the second try used smaller tiles",
-                                 "warning" };
-static const kn_note anew = { "retried", "The engine ended while it worked on this job and was started again",
-                              "warning" };
-
-static char *notes_text(const kn_note *note) {
-    json_t *notes = kn_notes_json(note, 1);
-    char *text = notes ? json_dumps(notes, JSON_COMPACT) : NULL;
-    json_decref(notes);
-    return text;
-}
-
-static bool goes_on_later(const kn_queue *q) {
-    return q->put_off || q->again_smaller || q->again_anew;
-}
-
-static bool requeue(kn_queue *q, kn_store *store, kn_error *err) {
-    if (q->put_off)
-        return kn_jobs_release(store, &q->job, err);
-    char *text = notes_text(q->again_smaller ? &smaller : &anew);
-    uint32_t tile = q->again_smaller ? kn_plan_smaller_tile(q->task.tile_size) : q->task.tile_size;
-    bool ok = kn_jobs_requeue(store, q->job.id.text, tile, text, err);
-    free(text);
-    return ok;
 }
 
 static bool end_work(kn_errand *e, kn_store *store, kn_error *err) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
-    kn_error why = { 0 };
-    const char *id = q->job.id.text;
-    if (goes_on_later(q)) {
-        if (requeue(q, store, &why))
-            return kn_jobs_get(store, id, &q->told, NULL, err);
-        if (why.code != KN_E_USAGE)
-            return kn_fail(err, why.code, "%s", why.text);
-        q->put_off = q->again_smaller = q->again_anew = false; /* somebody cancelled it meanwhile */
-        q->end = KN_STATE_CANCELLED;
-    }
-    const kn_note dropped = { "hdr_dropped", q->hdr_lost, "info" };
-    char *error = error_text(q), *notes = q->hdr_lost[0] ? notes_text(&dropped) : NULL;
-    bool ok = kn_jobs_finish(store, id, q->end, error, notes, err);
-    free(error);
-    free(notes);
-    return ok && kn_jobs_get(store, id, &q->told, NULL, err);
+    return kn_running_end(&q->run, store, err);
 }
 
 static void ended(kn_errand *e) {
@@ -522,13 +367,13 @@ static void ended(kn_errand *e) {
         kn_loop_timer_after(s->loop, &q->again, AGAIN_MS); /* a job is not left without its end */
         return;
     }
-    bool again = goes_on_later(q);
-    if (!again && q->end == KN_STATE_FAILED)
-        kn_studio_note_error(s, kn_task_failures[q->why], q->job.id.text);
+    bool again = kn_running_goes_on(&q->run);
+    if (!again && q->run.end == KN_STATE_FAILED)
+        kn_studio_note_error(s, kn_task_failures[q->run.why], q->run.job.id.text);
     if (e->ok) {
-        json_t *told = q->told;
-        q->told = NULL;
-        kn_studio_tell(s, again ? KN_EVENT_JOB_QUEUED : events[q->end], q->job.id.text, told);
+        json_t *told = q->run.told;
+        q->run.told = NULL;
+        kn_studio_tell(s, again ? KN_EVENT_JOB_QUEUED : events[q->run.end], q->run.job.id.text, told);
     }
     forget_job(q);
     q->step = IDLE;
@@ -546,118 +391,37 @@ static void send_end(kn_queue *q) {
 /* Called once for each job that was taken, however it ends. One second try is made, of what another try may do. What
  * nobody has cancelled but the service that stops goes on after its next start. */
 static void end(kn_queue *q, kn_job_state state, kn_task_failure why, const char *message) {
-    bool may_try_again = state == KN_STATE_FAILED && !q->job.retries && !q->cancelled;
-    q->put_off = why == KN_TASK_CANCELLED && q->stopping && !q->cancelled;
+    bool may_try_again = state == KN_STATE_FAILED && !q->run.job.retries && !q->cancelled;
+    q->run.put_off = why == KN_TASK_CANCELLED && q->stopping && !q->cancelled;
     q->step = ENDING;
-    q->end = state;
-    q->why = why;
-    q->again_smaller = may_try_again && why == KN_TASK_OUT_OF_MEMORY && kn_plan_smaller_tile(q->task.tile_size);
-    q->again_anew = may_try_again && why == KN_TASK_ENGINE_LOST;
-    snprintf(q->message, sizeof q->message, "%s", message);
+    q->run.end = state;
+    q->run.why = why;
+    q->run.again_smaller = may_try_again && why == KN_TASK_OUT_OF_MEMORY && kn_plan_smaller_tile(q->run.task.tile_size);
+    q->run.again_anew = may_try_again && why == KN_TASK_ENGINE_LOST;
+    snprintf(q->run.message, sizeof q->run.message, "%s", message);
     send_end(q);
 }
 
 /* ---- the beginning of a job ---- */
 
-/* A profile that a client has put here is in a file of ours. */
-static bool find_profile(kn_queue *q, kn_store *store, kn_error *err) {
-    const char *name = json_string_value(json_object_get(q->plan, "profile"));
-    bool ours = false;
-    if (!name || !kn_profile_is_ours(store, name, &ours, err))
-        return !name;
-    if (ours && !kn_store_path(store, ".", KN_PROFILES_FILE, &q->models_toml, err))
-        return false;
-    q->task.models_toml = q->models_toml;
-    return true;
-}
-
-/* The file of the upscaler that was planned. */
-static bool find_upscaler(kn_queue *q, kn_store *store, kn_error *err) {
-    const char *id = json_string_value(json_object_get(q->plan, "upscaler"));
-    kn_studio_settings settings;
-    kn_upscaler_list list;
-    if (!kn_studio_settings_load(store, &q->studio->own, &settings, err))
-        return false;
-    kn_upscalers_find(settings.model_directory, &list);
-    const kn_upscale_choice *found = id ? kn_upscaler_named(&list, id) : NULL;
-    bool ok = !id || found || kn_fail(err, KN_E_NOT_FOUND, "the upscaler is not there any more");
-    if (ok && found && found->file)
-        ok = (q->upscaler = strdup(found->file)) || kn_fail_nomem(err, strlen(found->file));
-    if (ok && asprintf(&q->upscalers, "%s/upscalers", settings.model_directory) < 0) {
-        q->upscalers = NULL;
-        ok = kn_fail_nomem(err, strlen(settings.model_directory));
-    }
-    q->task.upscalers = q->upscalers;
-    q->task.upscaler = q->upscaler;
-    const kn_upscale_spec *u = &q->request.upscale;
-    q->task.blend = u->has_blend ? u->blend : settings.upscale_blend;
-    q->task.prescale = u->has_prescale ? u->prescale : settings.upscale_prescale;
-    kn_upscalers_free(&list);
-    kn_studio_settings_free(&settings);
-    return ok;
-}
-
-static bool read_job(kn_queue *q, kn_store *store, kn_error *err) {
-    KN_AUTO_BUF pointer;
-    kn_buf_init(&pointer, 200);
-    kn_taken_job *job = &q->job;
-    q->plan = json_loads(job->plan, JSON_DECODE_ANY, NULL);
-    q->seeds = json_loads(job->seeds, 0, NULL);
-    if (!kn_request_read(job->request, strlen(job->request), job->kind == KN_KIND_UPSCALE, &q->request, &pointer, err))
-        return false;
-    q->task = (kn_studio_task){ .job = job->id.text,
-                                .kind = job->kind,
-                                .request = &q->request,
-                                .plan = q->plan,
-                                .number = job->done,
-                                .tile_size = job->tile_size };
-    for (size_t i = 0; i < q->request.input_count; i++) {
-        kn_task_input *input = &q->task.inputs[q->task.input_count];
-        input->role = q->request.inputs[i].role;
-        if (!kn_store_has(store, "inputs", q->request.inputs[i].id))
-            return kn_fail(err, KN_E_NOT_FOUND, "an input of the job is not there any more");
-        if (!kn_store_path(store, "inputs", q->request.inputs[i].id, &input->path, err))
-            return false;
-        q->task.input_count++;
-    }
-    if (!find_profile(q, store, err) || !find_upscaler(q, store, err))
-        return false;
-    if (q->request.gallery_item[0]) {
-        kn_record record;
-        if (!kn_gallery_find(store, q->request.gallery_item, &record, err))
-            return false;
-        bool ok = kn_store_path(store, "gallery", record.file, &q->task.inputs[0].path, err);
-        kn_record_free(&record);
-        q->task.input_count = ok;
-        return ok;
-    }
-    return true;
-}
-
 static bool take_work(kn_errand *e, kn_store *store, kn_error *err) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
-    if (!kn_jobs_take(store, &q->job, err))
-        return false;
-    if (!q->job.request)
-        return true;
-    kn_error why = { 0 };
-    q->why = read_job(q, store, &why) ? KN_TASK_FAILURES : KN_TASK_INPUT_INVALID;
-    return kn_jobs_get(store, q->job.id.text, &q->told, NULL, err);
+    return kn_running_take(&q->run, store, &q->studio->own, err);
 }
 
 static void begin_job(kn_queue *q) {
     kn_studio *s = q->studio;
-    json_t *told = q->told;
-    q->told = NULL;
-    q->phase = KN_TASK_LOADING;
+    json_t *told = q->run.told;
+    q->run.told = NULL;
+    q->run.phase = KN_TASK_LOADING;
     q->first_s = kn_now();
     q->step = COMPOSING;
     kn_queue_show_progress(q, told);
-    kn_studio_tell(s, KN_EVENT_JOB_STARTED, q->job.id.text, told);
+    kn_studio_tell(s, KN_EVENT_JOB_STARTED, q->run.job.id.text, told);
     kn_studio_tell(s, KN_EVENT_ENGINE_UPDATED, "", kn_studio_engine_json(s));
-    if (q->why == KN_TASK_INPUT_INVALID)
+    if (q->run.why == KN_TASK_INPUT_INVALID)
         end(q, KN_STATE_FAILED, KN_TASK_INPUT_INVALID, "A picture that the job works from is not there any more");
-    else if (q->task.number >= q->request.batch) /* the service ended after its last picture */
+    else if (q->run.task.number >= q->run.request.batch) /* the service ended after its last picture */
         end(q, KN_STATE_COMPLETED, KN_TASK_FAILURES, "");
     else
         compute(q);
@@ -667,7 +431,7 @@ static void taken(kn_errand *e) {
     kn_queue *q = KN_HOLDER(e, kn_queue, errand);
     if (q->closing)
         return;
-    if (q->job.request) {
+    if (q->run.job.request) {
         begin_job(q);
         return;
     }
@@ -692,7 +456,7 @@ void kn_queue_look(kn_queue *q) {
 
 /* The service stops: there is nothing to finish of a picture whose turn has not come. */
 static void put_off_what_waits(kn_queue *q) {
-    if (q->step == COMPUTING && q->phase == KN_TASK_WAITING)
+    if (q->step == COMPUTING && q->run.phase == KN_TASK_WAITING)
         q->studio->runner.cancel(q->studio->runner.ctx);
 }
 
@@ -719,7 +483,7 @@ static void cancel_now(kn_queue *q) {
 }
 
 void kn_queue_cancel(kn_queue *q, const char *job) {
-    if (q->step >= COMPOSING && !strcmp(job, q->job.id.text))
+    if (q->step >= COMPOSING && !strcmp(job, q->run.job.id.text))
         cancel_now(q);
 }
 
@@ -799,8 +563,7 @@ bool kn_queue_new(kn_studio *s, kn_queue **ret, kn_error *err) {
     q->again.fired = ask_again;
     q->show.fired = show_time_has_come;
     kn_buf_init(&q->preview, PREVIEW_BYTES);
-    kn_buf_init(&q->picture, KN_STORE_FILE_MAX);
-    kn_buf_init(&q->recipe, KN_RECIPE_MAX);
+    kn_running_init(&q->run);
     *ret = q;
     return true;
 }
@@ -808,12 +571,9 @@ bool kn_queue_new(kn_studio *s, kn_queue **ret, kn_error *err) {
 void kn_queue_free(kn_queue *q) {
     if (!q)
         return;
-    if (q->job.request)
-        kn_jobs_release(q->studio->store, &q->job, NULL); /* if that cannot be written, the next start does it */
-    forget_job(q);
-    json_decref(q->item);
+    if (q->run.job.request)
+        kn_jobs_release(q->studio->store, &q->run.job, NULL); /* if that cannot be written, the next start does it */
+    kn_running_free(&q->run);
     kn_buf_free(&q->preview);
-    kn_buf_free(&q->picture);
-    kn_buf_free(&q->recipe);
     free(q);
 }

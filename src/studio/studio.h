@@ -6,7 +6,7 @@
  *     settings.h profiles.h upscalers.h speed.h
  *     events.h                 what has happened, for those who watch
  *     runner.h                 who computes
- *     queue.c                  one job after the other
+ *     queue.c running.h        one job after the other
  *     downloads.h fetcher.h    models on their way, one after the other
  *     api.h                    /api/v1
  *

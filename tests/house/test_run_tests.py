@@ -2,9 +2,11 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import tap
@@ -71,6 +73,16 @@ class Counting(unittest.TestCase):
             shown = program(ended.stdout, "SKIP" if status else "OK", ended.returncode)
             self.assertEqual((ended.returncode, shown.failed), (status, []))
             self.assertEqual(shown.skipped[0], ("a", "no GPU"))
+
+    def test_what_the_chosen_tests_need_is_built_when_asked_for_and_a_build_that_fails_is_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            meson = pathlib.Path(folder, "meson")
+            meson.write_text('#!/bin/sh\necho "it was given: $*"\n')
+            meson.chmod(0o755)
+            for options, given in (["--build"], "test -C x --suite y"), ([], "test -C x --no-rebuild --suite y"):
+                ended = subprocess.run([sys.executable, SCRIPT, *options, "x", "--suite", "y"], capture_output=True,
+                                       text=True, env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+                self.assertEqual((ended.returncode, ended.stdout.splitlines()[0]), (1, f"it was given: {given}"))
 
 
 tap.main()

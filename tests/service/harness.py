@@ -383,7 +383,7 @@ class Case(unittest.TestCase):
         return Server(self, **setup).wait_ready()
 
     def in_background(self, function, *args, **named):
-        """Runs it in a thread; the returned function waits for its result."""
+        """Runs it in a thread; the returned function waits for its result, and has `is_over` to ask for it."""
         results = []
         thread = threading.Thread(target=lambda: results.append(function(*args, **named)), daemon=True)
         thread.start()
@@ -392,4 +392,14 @@ class Case(unittest.TestCase):
             thread.join(PATIENCE)
             self.assertTrue(results, "no result")
             return results[0]
+        result.is_over = lambda: not thread.is_alive()
         return result
+
+    def is_answered_meanwhile(self, background, *questions):
+        """More than once each is answered with 200 before what runs in the background is over."""
+        rounds = 0
+        while not background.is_over():
+            for question in questions:
+                self.assertEqual(question()[0], 200)
+            rounds += not background.is_over()
+        self.assertGreater(rounds, 2)  # the first may have come with its end

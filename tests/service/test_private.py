@@ -333,25 +333,17 @@ class Drivers(Case):
     def test_hang(self):
         """a_driver_that_hangs_delays_no_other_route_and_not_the_end"""
         server = self.serve_with(self.CARD + "hang Init_v2\n")
-        begin = time.monotonic()
         first = self.in_background(server.own, "GET", "resources")
-        for _ in range(20):
-            asked = time.monotonic()
-            self.assertEqual(server.generate()[0], 200)
-            self.assertEqual(server.own("GET", "status")[0], 200)
-            self.assertLess(time.monotonic() - asked, 2.5)  # were it to wait for the driver, 3
+        self.is_answered_meanwhile(first, server.generate, lambda: server.own("GET", "status"))
         seen = first()[1]
-        self.assertLess(time.monotonic() - begin, PATIENCE)
         self.assertIn({"probe": "nvml", "code": "timeout", "pci_address": None}, seen["errors"])
         threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
         begin = time.monotonic()
-        for _ in range(5):  # nobody waits for it again, and no thread is added
+        for _ in range(PATIENCE // 3 + 1):  # nobody waits for it again (3 s each), and no thread is added
             self.assertIn("timeout", [e["code"] for e in server.own("GET", "resources")[1]["errors"]])
-        self.assertLess(time.monotonic() - begin, 2.5)
+        self.assertLess(time.monotonic() - begin, PATIENCE)
         self.assertEqual(len(os.listdir(f"/proc/{server.process.pid}/task")), threads)
-        begin = time.monotonic()
-        self.assertEqual(server.stop(), 0)
-        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(server.stop(seconds=25), 0)  # what drains may take 30
 
 
 if __name__ == "__main__":
