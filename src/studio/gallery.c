@@ -477,6 +477,14 @@ static bool is_half_made(kn_store *s, const kn_record *r) {
     return r->job.text[0] && kn_jobs_lacks_result(s, r->job.text, r->number, &lacks, NULL) && lacks;
 }
 
+/* Its job had lost it, for its file was away at an earlier start. */
+static bool join_job(kn_store *s, const kn_record *r, kn_error *err) {
+    return kn_store_do(s, err, NULL,
+                       "UPDATE results SET item = ?, file = ?"
+                       " WHERE job_id = ? AND number = ? AND sha256 = ? AND item IS NULL AND file = ''",
+                       "tttit", r->id.text, r->file, r->job.text, (int64_t)r->number, r->sha256.text);
+}
+
 static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err) {
     unsigned *broken = ctx;
     KN_AUTO_BUF text;
@@ -494,7 +502,7 @@ static bool take_record(void *ctx, kn_store *s, const char *name, kn_error *err)
         kn_store_remove(s, room, r.file);
         kn_store_remove(s, room, name);
     } else if (!is_known(s, &r, text.data)) {
-        ok = put_row(s, &r, text.data, err);
+        ok = put_row(s, &r, text.data, err) && join_job(s, &r, err);
     }
     kn_record_free(&r);
     return ok;

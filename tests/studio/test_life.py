@@ -173,6 +173,28 @@ class Life(unittest.TestCase):
             return rig.get(f"/jobs/{job}")["state"] in ENDED
         return False
 
+    def test_a_gallery_that_was_away_at_a_start_is_its_jobs_again(self):
+        with Rig() as rig:
+            before = rig.ended(rig.job(batch=2))
+            other = rig.ended(rig.job())["results"][0]["gallery_item"]
+            self.assertEqual(rig.ask("DELETE", f"/gallery/{other}").status, 204)
+            rig.end()
+            gallery, away = (os.path.join(rig.folder, "studio", name) for name in ("gallery", "away"))
+            os.rename(gallery, away)
+            rig.begin()
+            job = rig.get(f"/jobs/{before['id']}").json
+            self.assertEqual([result["gallery_item"] for result in job["results"]], [None, None])
+            rig.end()
+            os.rmdir(gallery)
+            os.rename(away, gallery)
+            rig.begin()
+            self.assertEqual(rig.get(f"/jobs/{before['id']}").json["results"], before["results"])
+            for result in before["results"]:
+                answer = rig.send("GET", result["content_url"])
+                self.assertEqual((answer.status, len(answer.body)), (200, result["bytes"]))
+            self.assertEqual([item["id"] for item in rig.get("/gallery").json["items"]],
+                             [result["gallery_item"] for result in reversed(before["results"])])
+
     def test_a_job_that_kills_the_service_is_given_up(self):
         with Rig() as rig:
             job, deaths, end = rig.job("kill"), 0, time.monotonic() + PATIENCE
