@@ -128,7 +128,7 @@ static bool work_content(kn_visit *v, kn_store *s, kn_error *err) {
     if (!kn_inputs_find(s, v->part[1], &input, err))
         return false;
     v->format = input.facts.format;
-    return kn_visit_open_file(v, s, "inputs", v->part[1], err);
+    return kn_visit_open_picture(v, s, "inputs", v->part[1], input.bytes, err);
 }
 
 static void after_content(kn_visit *v) {

@@ -19,6 +19,21 @@ static bool prepare(kn_visit *v, kn_store *s, const char *text, size_t len, bool
     return false;
 }
 
+/* Where its pictures will lie. */
+static bool has_room(const kn_store *s, const kn_prepared *p, kn_error *err) {
+    return kn_store_takes(s, p->request.output.save_to_gallery ? "gallery" : "results", DISK_NEEDED, err);
+}
+
+static void block_storage(const kn_store *s, kn_prepared *p) {
+    kn_error why = { 0 };
+    if (has_room(s, p, &why))
+        return;
+    if (why.code == KN_E_READONLY)
+        kn_plan_block(&p->plan, kn_task_failures[KN_TASK_STORAGE_READONLY], KN_STORE_READONLY);
+    else
+        kn_plan_block(&p->plan, kn_task_failures[KN_TASK_DISK_FULL], "Not enough disk space");
+}
+
 static bool work_plan(kn_visit *v, kn_store *s, kn_error *err) {
     kn_prepared p;
     if (!prepare(v, s, v->body.data, v->body.len, false, NULL, &p, err))
@@ -33,6 +48,7 @@ static bool work_plan(kn_visit *v, kn_store *s, kn_error *err) {
     if (v->flag)
         kn_plan_block(&p.plan, kn_task_failures[KN_TASK_ISOLATION_MISSING],
                       "The image worker cannot be locked in; the diagnostics say what is missing");
+    block_storage(s, &p);
     v->json = kn_studio_plan_json(&p.plan);
     kn_prepared_free(&p);
     return v->json || kn_fail_nomem(err, KN_REQUEST_BYTES);
@@ -125,9 +141,7 @@ bool kn_visit_create_job(kn_visit *v, kn_store *s, const char *request, size_t l
         return show_again(v, s, &known, err);
     if (!prepare(v, s, request, len, upscale, wish, &p, err))
         return false;
-    const char *room = p.request.output.save_to_gallery ? "gallery" : "results";
-    bool ok = check_blocking(v, &p.plan) && kn_store_takes(s, room, DISK_NEEDED, err) &&
-              add_job(v, s, request, &p, wish, &body, err);
+    bool ok = check_blocking(v, &p.plan) && has_room(s, &p, err) && add_job(v, s, request, &p, wish, &body, err);
     kn_prepared_free(&p);
     return ok;
 }

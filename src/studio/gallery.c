@@ -83,7 +83,9 @@ bool kn_gallery_find(kn_store *s, const char *id, kn_record *ret, kn_error *err)
 bool kn_gallery_read(kn_store *s, const kn_record *r, size_t limit, kn_buf *into, kn_error *err) {
     uint64_t size;
     kn_sha256 digest;
-    if (kn_store_size(s, room, r->file, &size) && size != r->bytes)
+    if (!kn_store_size(s, room, r->file, &size))
+        return kn_fail(err, KN_E_NOT_FOUND, "the picture's file is not there");
+    if (size != r->bytes)
         return kn_fail(err, KN_E_FORMAT, "the picture's file has %" PRIu64 " bytes, %" PRIu64 " were saved", size,
                        r->bytes);
     return kn_store_read(s, room, r->file, limit, into, err) && kn_sha256_of(into->data, into->len, &digest, err) &&

@@ -137,6 +137,16 @@ static bool holds(kn_store *s, const char *id, const void *data, size_t len) {
            memcmp(bytes.data, data, len) == 0;
 }
 
+bool kn_inputs_check(const kn_store *s, const char *id, kn_error *err) {
+    KN_AUTO_BUF bytes;
+    kn_sha256 now;
+    kn_buf_init(&bytes, KN_INPUT_BYTES_MAX + 1);
+    if (!kn_store_read(s, room, id, KN_INPUT_BYTES_MAX, &bytes, NULL))
+        return kn_fail(err, KN_E_NOT_FOUND, "an input's file is not there");
+    return kn_sha256_of(bytes.data, bytes.len, &now, err) &&
+           (strcmp(now.text, id) == 0 || kn_fail(err, KN_E_FORMAT, "an input's file is not what was given"));
+}
+
 bool kn_inputs_receive(kn_store *s, const void *data, size_t len, kn_input *ret, bool *ret_known, kn_error *err) {
     kn_input i = { .bytes = len };
     if (!kn_sha256_of(data, len, &i.id, err))

@@ -41,6 +41,9 @@ void kn_inputs_refuse(kn_store *s, const kn_sha256 *id);
 bool kn_inputs_find(kn_store *s, const char *id, kn_input *ret, kn_error *err);
 bool kn_inputs_touch(kn_store *s, const char *id, kn_error *err); /* it is used now */
 
+/* Whether its file has the bytes that it is named by. KN_E_NOT_FOUND: there is none; KN_E_FORMAT: it has others. */
+bool kn_inputs_check(const kn_store *s, const char *id, kn_error *err);
+
 /* Newest first, at most `limit` of those before `before` (0: all). *ret_next: where the next page begins; 0: nowhere.
  */
 bool kn_inputs_list(kn_store *s, unsigned limit, int64_t before, json_t *into, int64_t *ret_next, kn_error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "studio/gallery.h"
+#include "studio/inputs.h"
 #include "studio/planner.h"
 #include "studio/profiles.h"
 #include "studio/settings.h"
@@ -68,9 +69,8 @@ static bool read_job(kn_running *r, kn_store *store, const kn_own_folders *own, 
     for (size_t i = 0; i < r->request.input_count; i++) {
         kn_task_input *input = &r->task.inputs[r->task.input_count];
         input->role = r->request.inputs[i].role;
-        if (!kn_store_has(store, "inputs", r->request.inputs[i].id))
-            return kn_fail(err, KN_E_NOT_FOUND, "an input of the job is not there any more");
-        if (!kn_store_path(store, "inputs", r->request.inputs[i].id, &input->path, err))
+        if (!kn_inputs_check(store, r->request.inputs[i].id, err) ||
+            !kn_store_path(store, "inputs", r->request.inputs[i].id, &input->path, err))
             return false;
         r->task.input_count++;
     }

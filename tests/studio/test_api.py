@@ -366,6 +366,22 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/inputs/{own}"), 404)
         self.problem(self.rig.get("/inputs/nonsense"), 404)
 
+    def test_an_input_whose_file_is_not_what_was_given_is_not_used(self):
+        picture = png(48, 32)
+        own = self.rig.upload(picture)
+        path = f"{self.rig.folder}/studio/inputs/{own}"
+        for content in (b"x" * len(picture), png(48, 32, 5), b""):
+            with open(path, "wb") as file:
+                file.write(content)
+            job = self.rig.ended(self.rig.post("/upscale", {"input_id": own, "upscale": {"factor": 2}})["id"])
+            self.assertEqual((job["state"], job["error"]["code"]), ("failed", "input_invalid"))
+            if len(content) != len(picture):  # else only who reads all of it can see it
+                self.problem(self.rig.get(f"/inputs/{own}/content"), 409, "damaged")
+        self.assertEqual(self.rig.upload(picture), own)
+        job = self.rig.ended(self.rig.post("/upscale", {"input_id": own, "upscale": {"factor": 2}})["id"])
+        self.assertEqual(job["state"], "completed")
+        self.assertEqual(self.rig.get(f"/inputs/{own}/content").body, picture)
+
     def test_what_is_no_picture_is_refused_and_not_kept(self):
         for body in (b"", b"text", png(40, 30)[:60]):
             self.problem(self.rig.post("/inputs", body, type="image/png"), 422, "input_invalid")
@@ -421,18 +437,20 @@ class Pictures(Api):
         self.problem(self.rig.get(f"/gallery/{own}/thumbnail?size=31"), 422)
         self.problem(self.rig.get(f"/gallery/{NOTHING}/thumbnail"), 404)
 
-    def test_a_link_in_the_place_of_a_picture_is_not_followed(self):
+    def test_what_is_no_file_in_the_place_of_a_picture_is_none(self):
         own = self.item("a link")
         picture = self.rig.get(f"/gallery/{own}/content").body
         path, elsewhere = f"{self.rig.folder}/studio/gallery/{own}-a-link.png", f"{self.rig.folder}/elsewhere.png"
         with open(elsewhere, "wb") as file:
             file.write(picture)
-        os.unlink(path)
-        os.symlink(elsewhere, path)
-        self.assertTrue(self.rig.get(f"/gallery/{own}")["missing"])
-        self.problem(self.rig.get(f"/gallery/{own}/content"), 404)
-        self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
-        self.problem(self.rig.post(f"/gallery/{own}/export", {"directory": self.rig.folder, "file_name": "l.png"}), 404)
+        for put in (lambda: os.symlink(elsewhere, path), lambda: os.mkfifo(path), lambda: os.mkdir(path)):
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            put()
+            self.assertTrue(self.rig.get(f"/gallery/{own}")["missing"])
+            self.problem(self.rig.get(f"/gallery/{own}/content"), 404)
+            self.problem(self.rig.get(f"/gallery/{own}/thumbnail"), 404)
+            copy = {"directory": self.rig.folder, "file_name": "l.png"}
+            self.problem(self.rig.post(f"/gallery/{own}/export", copy), 404)
 
     def test_a_picture_whose_file_is_not_what_was_saved_is_told_as_damaged(self):
         own = self.item("a damage")

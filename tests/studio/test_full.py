@@ -52,6 +52,8 @@ class Full(DiskCase):
             runs = rig.job("a boat", **LONG)
             with rig.held(runs):  # filling may take longer than drawing
                 self.disk.fill()
+            plan = rig.post("/plan", {"prompt": "a"})
+            self.assertEqual([note["code"] for note in plan["blocking"]], ["disk_full"])
             for answer in (rig.post("/jobs", {"prompt": "a"}), rig.post("/inputs", png(50, 50), type="image/png")):
                 self.assertEqual((answer.status, answer["code"]), (507, "disk_full"))
             for path in ("/v1/images/generations", "/sdapi/v1/txt2img", "/sdcpp/v1/img_gen"):
@@ -232,7 +234,11 @@ class Full(DiskCase):
             self.assertEqual(rig.get(f"/gallery/{item}/content").status, 200)
             answer = rig.post("/jobs", {"prompt": "a"})
             self.assertEqual((answer.status, answer["code"]), (507, "storage_readonly"), answer.body)
-            self.assertEqual(rig.ended(rig.job(output={"save_to_gallery": False}))["state"], "completed")
+            plan = rig.post("/plan", {"prompt": "a"})
+            self.assertEqual([note["code"] for note in plan["blocking"]], ["storage_readonly"])
+            elsewhere = {"output": {"save_to_gallery": False}}
+            self.assertEqual(rig.post("/plan", {"prompt": "a", **elsewhere})["blocking"], [])
+            self.assertEqual(rig.ended(rig.job(**elsewhere))["state"], "completed")
             disk.protect(False)
             self.assertEqual(rig.ended(rig.job())["state"], "completed")
             agreement.check(self, rig)
