@@ -320,6 +320,11 @@ class OpenAI(Compat):
             ([("prompt", "a"), ("image", "a.png", b"hello")], "image"),
             ([("prompt", "a"), ("image", "a.png", one[:60])], "image"),
             ([("prompt", "a"), ("image", "text")], "image"),
+            ([("prompt", "a"), ("image", "a.png", one), ("mask", "m.png", b"")], "mask"),
+            ([("prompt", "a"), ("image", "a.png", one), ("mask", "m.png", b"hello")], "mask"),
+            ([("prompt", "a"), ("mask", "m.png", one[:60]), ("image", "a.png", one)], "mask"),
+            ([("prompt", "a"), ("mask", "m.png", png(64, 64, 0)), ("image", "a.png", one)], "mask"),  # all is kept
+            ([("prompt", "a"), ("image", "a.png", one), ("mask", "text")], "mask"),
             ([("prompt", "a"), ("markup", "a.png", one), ("image", "a.png", one)], "markup"),
             ([("prompt", "a"), ("prompt", "b"), ("image", "a.png", one)], "prompt"),
             ([("prompt", b"\xff"), ("image", "a.png", one)], "prompt"),

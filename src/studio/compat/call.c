@@ -319,6 +319,19 @@ static void forget_request(kn_visit *v) {
     kn_compat_let_go(v->api, v->x);
 }
 
+/* In a request the mask is one of the inputs; whoever sent it calls it otherwise. */
+static void point_at_mask(kn_visit *v) {
+    const kn_order *o = &v->compat->order;
+    for (size_t i = 0; v->pointer.len && i < o->picture_count; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "/inputs/%zu/input_id", i);
+        if (o->pictures[i].role != KN_INPUT_MASK || strcmp(v->pointer.data, where) != 0)
+            continue;
+        kn_buf_clear(&v->pointer);
+        (void)!kn_buf_add_text(&v->pointer, "/mask"); /* an empty one is no fault */
+    }
+}
+
 static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
     kn_compat_call *c = v->compat;
     bool enlarges = c->order.enlarging.wanted;
@@ -330,6 +343,8 @@ static bool create_job(kn_visit *v, kn_store *s, kn_error *err) {
     free(request);
     const char *id = json_string_value(json_object_get(v->json, "id"));
     c->created = ok && id;
+    if (!ok)
+        point_at_mask(v);
     if (c->created)
         snprintf(v->part[1], sizeof v->part[1], "%s", id);
     return ok;
@@ -372,7 +387,8 @@ static void drop_pictures(kn_visit *v, kn_store *s) {
 static bool work_refuse(kn_visit *v, kn_store *s, kn_error *err) {
     drop_pictures(v, s);
     kn_fail(err, KN_E_FORMAT, "%s", v->body.data);
-    return kn_buf_add_text(&v->pointer, "/image") &&
+    bool is_mask = v->compat->order.pictures[v->compat->looking].role == KN_INPUT_MASK;
+    return kn_buf_add_text(&v->pointer, is_mask ? "/mask" : "/image") &&
            kn_visit_deny(v, 422, "input_invalid", "A picture cannot be used", NULL);
 }
 

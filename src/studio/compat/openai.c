@@ -258,7 +258,8 @@ static json_t *member_of(const form *f) {
 static bool end_part(void *ctx, kn_error *err) {
     form *f = ctx;
     if (f->picture)
-        return f->picture->bytes.len > 0 || point(f, "image", err, KN_E_FORMAT, "the file is empty");
+        return f->picture->bytes.len > 0 ||
+               point(f, f->picture->role == KN_INPUT_MASK ? "mask" : "image", err, KN_E_FORMAT, "the file is empty");
     if (json_object_get(f->members, f->name))
         return point(f, f->name, err, KN_E_FORMAT, "the field comes twice");
     return json_object_set_new(f->members, f->name, member_of(f)) == 0 ||
