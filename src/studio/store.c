@@ -434,6 +434,10 @@ bool kn_store_wipe_remains(kn_store *s) {
     return done;
 }
 
+void kn_store_rest(kn_store *s) {
+    sqlite3_db_release_memory(s->db);
+}
+
 /* ---- looking ---- */
 
 static bool is_missing(int dir_fd, const char *name) {

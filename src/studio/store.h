@@ -70,6 +70,9 @@ bool kn_store_makes_room(kn_store *s, kn_error *err);
  * disk, so not for every row. False: the database is in other hands at the moment, or the disk is full. */
 bool kn_store_wipe_remains(kn_store *s);
 
+/* Gives back what it keeps in memory of the database's pages, which grows with it up to some MiB: when all is quiet. */
+void kn_store_rest(kn_store *s);
+
 /* A path inside the folder; false: memory is out. The caller frees it. */
 bool kn_store_path(const kn_store *s, const char *room, const char *name, char **ret, kn_error *err);
 

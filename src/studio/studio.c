@@ -85,7 +85,8 @@ static void wipe_now(kn_timer *t) {
 }
 
 static bool give_back(kn_errand *e, kn_store *store, kn_error *err) {
-    (void)e, (void)store, (void)err;
+    (void)e, (void)err;
+    kn_store_rest(store);
     kn_memory_give_back();
     return true;
 }
