@@ -131,9 +131,11 @@ def busyness_line(others):
 
 def processor(kernels=None):
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        pairs = [[part.strip() for part in line.split(":", 1)] for line in file if ":" in line]
+    facts = dict(reversed(pairs))  # of the first
+    kind = f" (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else ""
     return (
-        f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores"
+        f"{facts.get('model name', platform.machine())}{kind}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores"
         + (f"; kuno uses its {kernels} kernels" if kernels else "")
     )
 
